@@ -143,6 +143,18 @@ def judge(name, seconds, took, factor, clock, usual=None):
     return median
 
 
+def in_time(judged, tries=3):
+    """For tests that run beside others, which may hold up all tries of a promise: what comes too late in `judged` is done again, and has
+    to come in time then."""
+    for left in reversed(range(tries)):
+        try:
+            return judged()
+        except AssertionError as error:
+            if left == 0 or not str(error).startswith("too late"):
+                raise
+    raise ValueError("no try")
+
+
 def suite():
     """Folder and name of the test program, with its arguments."""
     folder, name = os.path.split(os.path.abspath(sys.argv[0]))

@@ -151,6 +151,15 @@ class Written(unittest.TestCase):
         self.assertEqual(judged_of(one_hangs, one_hangs, good), (False, 0))
         self.assertEqual(judged_of(slow, slow, good), (False, 0))
 
+    def test_what_is_too_late_is_done_again_and_what_is_wrong_is_not(self):
+        for first, calls in (("too late: x", 2), ("another exit code", 1)):
+            ends = mock.Mock(side_effect=[AssertionError(first), 0.5])
+            with contextlib.suppress(AssertionError):
+                self.assertEqual(promise.in_time(ends), 0.5)
+            self.assertEqual(ends.call_count, calls)
+        with self.assertRaises(AssertionError):
+            promise.in_time(mock.Mock(side_effect=AssertionError("too late: x")))
+
     def test_each_try_is_made(self):
         tries = iter([0.1, 0.3, 0.2, 0.5, 0.4])
         with contextlib.redirect_stdout(io.StringIO()):

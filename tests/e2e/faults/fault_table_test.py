@@ -14,7 +14,7 @@ import time
 from functools import partial
 
 from interop import check
-from promise import PATIENCE_S, promise, promised
+from promise import PATIENCE_S, in_time, promise, promised
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "leftovers"))
 from job_processes import MarkedJob  # noqa: E402
@@ -151,7 +151,7 @@ def run_row(backend, row):
         if bound is None:
             once()
         else:
-            promise("%s: %s" % (backend, name), once=lambda: once().since_fault, tries=tries, **bound)
+            in_time(lambda: promise("%s: %s" % (backend, name), once=lambda: once().since_fault, tries=tries, **bound))
     except (AssertionError, subprocess.TimeoutExpired) as error:
         return "FAILED %s: %s" % (name, error)
     return "ok %6.2f s  %s" % (time.monotonic() - start, name)

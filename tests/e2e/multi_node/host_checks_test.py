@@ -140,7 +140,7 @@ def pushed():
     """Each host gets a copy, and keeps it."""
     with Hosts(2) as hosts:
         job = Job(hosts, "--push", worker=["dash", "-c", "echo fine $RANK"])
-        job.end(90)
+        job.end(200)
         job.expect(0, "fine 0", "fine 1")
         for name in hosts.names:
             check(len(hosts.files(name, hosts.hosts[name].home + "/.cache/muster")) == 1, f"no copy on {name}", job.shown())
@@ -237,7 +237,7 @@ def sixty_agents_on_one_sshd():
     with Hosts(1) as hosts:
         hosts.write(LAUNCHER, "~/.ssh/config", "Host a*\n  HostName n00\n  HostKeyAlias n00\n")
         job = Job(hosts, at="a[00-59]", worker=["bash", "-c", "echo ready $RANK"])
-        job.end(90)
+        job.end(200)
         job.expect(0)
         check(job.out.count("ready") == 60, "not all started", job.shown())
         job.nothing_left()
@@ -249,7 +249,7 @@ def server_that_lets_in_few():
         hosts.start_sshd("n00", options=["MaxStartups 2:50:4"])
         hosts.write(LAUNCHER, "~/.ssh/config", "Host a*\n  HostName n00\n  HostKeyAlias n00\n")
         job = Job(hosts, at="a[00-11]", worker=["bash", "-c", "echo ready $RANK"])
-        job.end(90)
+        job.end(200)
         job.expect_clean(0)
 
 
@@ -257,7 +257,7 @@ def sixteen_hosts():
     """Each rank on its host, and one login to each."""
     with Hosts(16) as hosts:
         job = Job(hosts, worker=["dash", "-c", "echo rank $RANK of $WORLD_SIZE on $(hostname)"])
-        job.end(90)
+        job.end(200)
         job.expect(0)
         lines = sorted((int(rank), int(host)) for rank, host in re.findall(r"rank (\d+) of 16 on n(\d+)", job.out))
         check(lines == [(i, i) for i in range(16)], "not each rank on its host", job.shown())

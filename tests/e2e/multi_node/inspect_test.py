@@ -9,7 +9,8 @@ import time
 import open_metrics
 from event_file import events_of, kinds_of
 from interop import TORCH_PYTHON
-from multi_node import AGENT, LAUNCHER, MUSTER, Hosts, Job, check, kept, main
+from multi_node import AGENT, LAUNCHER, MUSTER, PATIENCE_S, Hosts, Job, check, kept, main
+from processes import wait_until
 
 PYTHON = TORCH_PYTHON if os.path.exists(TORCH_PYTHON) else "python3"
 HOLD = """
@@ -55,8 +56,9 @@ def a_job_on_three_hosts_is_looked_at():
         pids = {process["pid"] for process in hosts.processes("n02")}
         check(all(worker["pid"] in pids and worker["memory"] > 1 << 20 for worker in workers[4:]), workers, pids)
 
-        stacks = ask(hosts, "stacks").stdout
-        check(stacks == "ranks 0-5: <string>:7 hold <- <string>:8 <module>\n", stacks)
+        # A rank that has said that it is ready has not got to its next line yet.
+        stacks = "ranks 0-5: <string>:7 hold <- <string>:8 <module>\n"
+        wait_until(lambda: ask(hosts, "stacks").stdout == stacks, "all ranks in their line")
         some = ask(hosts, "stacks", "--rank", "1,4-5").stdout
         check(some.startswith("ranks 1, 4, 5: "), some)
         native = ask(hosts, "stacks", "--native").stdout
@@ -67,14 +69,14 @@ def a_job_on_three_hosts_is_looked_at():
         again = ask(hosts, "stacks").stdout
         check(again == stacks, again)
 
-        (agent,) = job.pids("n01", AGENT)
-        hosts.signal("n01", agent, signal.SIGSTOP)
+        job.hit("n01", AGENT, signal.SIGSTOP)
         partial = ask(hosts, "status").stdout
         check("no answer for 3 s from n01: partial, 2 of 3 nodes\n" in partial, partial)
-        hosts.signal("n01", agent, signal.SIGCONT)
+        # After 5 s the node is lost, which a busy machine may take until here.
+        hosts.run("n01", ["/bin/kill", "-CONT", *job.pids("n01", AGENT)], check=False)
         job.send(signal.SIGTERM)
         job.end()
-        job.nothing_left()
+        job.nothing_left(directories=True)
         check(ask(hosts, "ps").stdout.count("\n") == 1, "the job is still there")
 
 
@@ -96,7 +98,7 @@ def three_hosts_are_examined():
             check(re.fullmatch(r"1 MiB on 3 hosts with gloo in \d+\.\d ms", tried["found"]) and tried["verdict"] == "ok", asked)
 
         hosts.kill_host("n01")
-        asked = ask(hosts, "doctor", "-H", "n00,n01,n02", "--login-timeout", "4", check=False)
+        asked = ask(hosts, "doctor", "-H", "n00,n01,n02", "--login-timeout", "20", check=False)
         check(asked.returncode == 1, asked)
         check(re.search(r"^n01\n  problem  login +ssh: .*\n +-> \S.*\nn02\n", asked.stdout, re.M), asked.stdout)
         check(asked.stdout.count("  muster ") == 2, asked.stdout)
@@ -107,7 +109,7 @@ def a_job_whose_nodes_start_is_looked_at():
     with Hosts(2) as hosts:
         hosts.kill_host("n01")
         job = Job(hosts, at="n00,n01")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while not (cards := json.loads(ask(hosts, "ps", "--json").stdout)):
             check(time.monotonic() < deadline, "no job is seen", job.shown())
         check(len(cards) == 1, cards)
@@ -119,7 +121,7 @@ def a_job_whose_nodes_start_is_looked_at():
 
 def a_hang_on_three_hosts_is_told_once_with_where_all_ranks_are():
     with Hosts(3) as hosts:
-        flags = "--hang-timeout", "1", "--shutdown-timeout", "1"
+        flags = "--hang-timeout", "4", "--shutdown-timeout", "1"
         job = Job(hosts, *flags, at="n00:2,n01:2,n02:2", worker=["python3", "-c", HANG]).ready(6)
         told = r"(?m)^muster: warning: n00: rank 5 on n02 \(<string>:8 in hold\) is hung: it is stopped by a signal since \d+ s; .*\n" \
                r"(muster: warning: n0\d:   ranks? [0-4, -]+: <string>:9 hold <- <string>:10 <module>\n)+" \
@@ -163,7 +165,7 @@ def the_course_and_the_metrics_of_a_job_on_three_hosts_are_told():
     mark = os.urandom(4).hex()
     file, place = f"/tmp/muster-test-events-{mark}", f"/tmp/muster-test-metrics-{mark}"
     with Hosts(3) as hosts:
-        flags = ["--max-restarts", "1", "--hang-timeout", "1", "--shutdown-timeout", "1", "--event-file", file,
+        flags = ["--max-restarts", "1", "--hang-timeout", "4", "--shutdown-timeout", "1", "--event-file", file,
                  "--metrics-listen", f"unix:{place}"]
         job = Job(hosts, *flags, at="n00:2,n01:2,n02:2", worker=["python3", "-c", ONCE]).ready(6)
         # By then each node knows the verdict.
@@ -186,7 +188,7 @@ def the_course_and_the_metrics_of_a_job_on_three_hosts_are_told():
         nodes = {(event["node"], event["node_rank"], event["first_rank"]) for event in events if event["kind"] == "node_begin"}
         check(nodes == {("n00", 0, 0), ("n01", 1, 2), ("n02", 2, 4)}, nodes)
         check(all(event["culprits"] == [5] for event in events if event["kind"] == "hang"), events)
-        check(job.report()["time"]["detect_ms"] >= 1000, job.report()["time"])
+        check(job.report()["time"]["detect_ms"] >= 4000, job.report()["time"])
         job.nothing_left()
 
 
@@ -198,7 +200,7 @@ def the_jobs_of_other_hosts_are_listed():
         listed = ask(hosts, "ps", "-H", "n00,n01")
         check(re.fullmatch(r"HOST +JOB .*\nn01 +\S+ +night +running +\S+Z +1 +1 +muster run .*\n", listed.stdout), listed)
         hosts.kill_host("n02")
-        asked = ask(hosts, "ps", "-H", "n01,n02", "--json", "--login-timeout", "4", check=False)
+        asked = ask(hosts, "ps", "-H", "n01,n02", "--json", "--login-timeout", "20", check=False)
         one, other = json.loads(asked.stdout)
         check(asked.returncode == 3 and re.search(r"(?m)^muster: error: n02 did not answer: ssh: ", asked.stderr), asked)
         check([card["name"] for card in one["jobs"]] == ["night"] and other["error"].startswith("n02 did not answer"), asked)
@@ -218,7 +220,7 @@ def a_detached_job_on_three_hosts_keeps_what_its_ranks_print():
         job = say("run", "--detach", "-H", "n00:2,n01:2,n02:2", "--login-timeout", "60", "--no-python", "python3", "-c", HOLD).strip()
         answer = json.loads(say("status", "--json"))
         check(len([worker for node in answer["nodes"] for worker in node["workers"] if worker["pid"]]) == 6, answer)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while say("logs", job).count("ready") < 6:
             check(time.monotonic() < deadline, "not all ranks are ready", say("logs", job))
         lines = [json.loads(line) for line in say("logs", job, "--json").splitlines()]
@@ -226,12 +228,13 @@ def a_detached_job_on_three_hosts_keeps_what_its_ranks_print():
         check(ready == [(rank, 0, f"ready {rank} on n0{rank // 2}") for rank in range(6)], lines)
         check(say("logs", "--rank", "3") == "[3]: ready 3 on n01\n", "one rank")
         say("kill", job)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while not (last := say("logs", job, "--json").splitlines()[-1]).startswith('{"exit_code"'):
             check(time.monotonic() < deadline, "the console has no end", last)
         check(json.loads(last)["exit_code"] == 143, last)
-        for host in [LAUNCHER, *hosts.names]:
-            check(not [p for p in hosts.processes(host) if p["comm"].startswith("muster")], host, hosts.processes(host))
+        # The launcher ends after its console, which has told the end.
+        wait_until(lambda: not [p for host in [LAUNCHER, *hosts.names] for p in hosts.processes(host) if p["comm"].startswith("muster")],
+                   "the end of all our processes")
 
 
 def the_stacks_of_many_ranks_are_one_line():

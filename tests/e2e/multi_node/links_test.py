@@ -122,7 +122,7 @@ def reset_ssh(hosts, job):
 
 
 def ssh_reset_after_the_start():
-    goes_on(8, reset_ssh)
+    goes_on(12, reset_ssh)
 
 
 def only_host_without_its_ssh():
@@ -133,7 +133,7 @@ def only_host_without_its_ssh():
         check("cannot reach" not in job.err, "a false warning", job.shown())
         reset_ssh(hosts, job)
 
-    goes_on(5, fault, count=1)
+    goes_on(12, fault, count=1)
 
 
 def loss():
@@ -161,7 +161,7 @@ def connections_reset():
             time.sleep(1)
         check(total > 0, "there was no connection between the hosts", job.shown())
 
-    goes_on(8, fault)
+    goes_on(12, fault)
 
 
 def loss_while_it_starts():

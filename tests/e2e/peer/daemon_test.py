@@ -45,7 +45,7 @@ class DaemonTest(unittest.TestCase):
             launcher.close()
         if self.daemon.poll() is None:
             self.daemon.terminate()
-            self.assertEqual(self.daemon.wait(10), 0)
+            self.assertEqual(self.daemon.wait(60), 0)
         wait_until(lambda: not self.ours(), "the end of all processes")
 
     def ours(self):
@@ -71,7 +71,7 @@ class DaemonTest(unittest.TestCase):
 
     def status(self):
         return subprocess.run([interop.MUSTER, "rendezvous", "--status", self.endpoint], capture_output=True, text=True, check=False,
-                              timeout=30, env=interop.clean_environment(HOME=self.home))
+                              timeout=60, env=interop.clean_environment(HOME=self.home))
 
     def go(self):
         return os.path.join(self.home, "go")
@@ -156,7 +156,7 @@ class HostingDaemon(DaemonTest):
                 refused.ends(125)
                 self.assertRegex(refused.error(), words)
         said = subprocess.run([interop.MUSTER, "rendezvous", "--status", self.endpoint, "--secret-file", key], capture_output=True,
-                              text=True, check=False, timeout=30, env=interop.clean_environment(HOME=self.home))
+                              text=True, check=False, timeout=60, env=interop.clean_environment(HOME=self.home))
         self.assertEqual(said.returncode, 125)
         self.assertIn(f"asked for the status of the daemon at {self.endpoint}", said.stderr)
         self.assertIn("1 job,", self.status().stdout)
@@ -169,13 +169,13 @@ class HostingDaemon(DaemonTest):
                       ["--listen", "127.0.0.1:0", "--status", "127.0.0.1:1"],
                       ["--listen", "127.0.0.1:0", "--insecure-no-secret", "--secret-file", "x"]):
             with self.subTest(flags):
-                result = subprocess.run([interop.MUSTER, "rendezvous", *flags], capture_output=True, text=True, check=False, timeout=30,
+                result = subprocess.run([interop.MUSTER, "rendezvous", *flags], capture_output=True, text=True, check=False, timeout=60,
                                         env=interop.clean_environment(HOME=self.home))
                 self.assertEqual(result.returncode, 2, result.stderr)
 
     def test_a_daemon_without_a_home_hosts_no_jobs_and_says_so(self):
         self.daemon.terminate()
-        self.daemon.wait(10)
+        self.daemon.wait(60)
         self.here.home = os.path.join(self.home, "none")
         self.daemon = self.start_daemon()
         self.here.home = self.home
@@ -186,13 +186,13 @@ class HostingDaemon(DaemonTest):
     def test_a_key_that_must_not_be_used_is_an_error(self):
         os.chmod(os.path.join(self.home, ".config", "muster", "key"), 0o644)
         result = subprocess.run([interop.MUSTER, "rendezvous", "--listen", "127.0.0.1:0"], capture_output=True, text=True, check=False,
-                                timeout=30, env=interop.clean_environment(HOME=self.home))
+                                timeout=60, env=interop.clean_environment(HOME=self.home))
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("is open to other users", result.stderr)
 
     def test_without_a_key_on_loopback(self):
         self.daemon.terminate()
-        self.daemon.wait(10)
+        self.daemon.wait(60)
         self.daemon = self.start_daemon("--insecure-no-secret")
         launchers = self.nodes("A", "--insecure-no-secret")
         self.world(launchers)
@@ -215,7 +215,7 @@ class DaemonEnds(DaemonTest):
             self.assertRegex(launcher.error(), words.format(host=host, port=port))
             took.append(launcher.ended - since)
         kept("the daemon has ended: its jobs have, too", took=took, **promised("daemon-ended"))
-        self.daemon.wait(10)
+        self.daemon.wait(60)
         wait_until(lambda: not self.ours(), "the end of all processes")
 
     def test_jobs_are_told_when_the_daemon_is_ended(self):

@@ -33,7 +33,7 @@ class PeerTest(unittest.TestCase):
     def tearDown(self):
         for launcher in self.launchers:
             launcher.close()
-        left = self.hosts.leftovers(timeout=20)
+        left = self.hosts.leftovers(timeout=60)
         self.assertEqual(left, {})
 
     def start(self, host, flags, do="exit", **env):
@@ -154,7 +154,7 @@ class Elastic(PeerTest):
         self.check_world(launchers, 3)
         launchers[0].stop()
         for launcher in launchers:
-            launcher.ends(143, timeout=10)
+            launcher.ends(143)
         for launcher in launchers[1:]:
             self.assertIn("n00 was told to stop; n00 holds the store, and the job ends with it", launcher.error())
 
@@ -178,9 +178,9 @@ class Failure(PeerTest):
 
     def test_nobody_comes(self):
         launcher = self.c10d("n01", 2, "--rdzv-conf", "join_timeout=2")
-        launcher.ends(125, f"n00 port {self.port}", timeout=20)
-        alone = self.c10d("n00", 2, "--rdzv-conf", "join_timeout=2")
-        alone.ends(125, "1 of 2 nodes joined", timeout=20)
+        launcher.ends(125, f"n00 port {self.port}")
+        alone = self.c10d("n00", 2, "--rdzv-conf", "join_timeout=8")
+        alone.ends(125, "1 of 2 nodes joined")
 
     def test_a_node_that_is_told_to_stop_ends_the_job_by_that_signal(self):
         launchers = [self.c10d(host, 2, do=f"wait:{self.go}") for host in ("n00", "n01")]
@@ -211,12 +211,12 @@ class Failure(PeerTest):
             launcher.ends(0)
 
     def test_nobody_comes_back(self):
-        flags = ("--max-restarts", "1", "--rdzv-conf", "join_timeout=4")
+        flags = ("--max-restarts", "1", "--rdzv-conf", "join_timeout=15")
         launchers = [self.c10d(host, 2, *flags, do=f"wait:{self.go}") for host in ("n00", "n01")]
         self.check_world(launchers, 2)
         launchers[1].process.kill()
         launchers[0].wait_for(1, lambda line: "n01 (gone for " in line and "may come back" in line, "for whom it waits")
-        launchers[0].ends(125, "no round 1 after 4000 ms", "n01 (gone for ", " s) may come back", "the launcher on n01 is gone",
+        launchers[0].ends(125, "no round 1 after 15000 ms", "n01 (gone for ", " s) may come back", "the launcher on n01 is gone",
                           timeout=20)
 
     def test_a_program_at_the_port_that_says_nothing(self):
@@ -232,7 +232,7 @@ class Failure(PeerTest):
             if name == "silent":
                 for flags in ((), ("--rdzv-conf", "is_host=1")):
                     launcher = self.c10d("n00", 2, *flags)
-                    launcher.ends(125, timeout=20)
+                    launcher.ends(125)
                     self.assertRegex(launcher.error(), rf"{words} \d+ \(silent\)")
                     self.assertIn(str(self.port), launcher.error())
             else:  # it could be a launcher of the same job
@@ -259,7 +259,7 @@ class Failure(PeerTest):
         wait_until(lambda: self.hosts.listeners("n00"), "the next run")
         # The agent lets its guardian go on, too, which may have ended before it is told here.
         self.hosts.run("n01", ["/bin/kill", "-CONT", str(agent), str(guardian)], check=False)
-        launchers[1].ends(125, "earlier run", timeout=20)
+        launchers[1].ends(125, "earlier run")
         self.assertEqual(again.process.poll(), None)
         again.stop()
         again.end()
@@ -308,7 +308,7 @@ class Secrets(PeerTest):
     def test_keys_that_differ(self):
         first = self.c10d("n00", 2)
         second = self.c10d("n01", 2)
-        second.ends(125, f"n00 port {self.port}", "/.config/muster/key", "copy", timeout=20)
+        second.ends(125, f"n00 port {self.port}", "/.config/muster/key", "copy")
         first.wait_for(1, lambda line: self.hosts.hosts["n01"].ipv4 in line, "who was refused")
         first.stop()
         first.end()
