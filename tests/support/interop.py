@@ -92,7 +92,7 @@ def clean_environment(**extra):
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **extra}
 
 
-def run(command, *, timeout=120, check=True, cwd=None, **extra):
+def run(command, *, timeout=240, check=True, cwd=None, **extra):
     """Runs `command` (in the folder `cwd`) to its end with `extra` environment; with `check`, a failure ends the test and shows the output."""
     result = subprocess.run([str(word) for word in command], env=clean_environment(**extra), timeout=timeout, cwd=cwd,
                             capture_output=True, text=True, check=False)

@@ -18,7 +18,7 @@ FAKE_NVML = os.path.join(os.path.dirname(BIN), "tests", "fake_nvml")
 def muster(*arguments, env=None, cwd=None):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PET_", "TORCH", "OMP_", "CUDA_"))}
     environment.update(env or {})
-    return subprocess.run([MUSTER, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+    return subprocess.run([MUSTER, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
                           env=environment, cwd=cwd)
 
 
@@ -53,7 +53,7 @@ class DryRun(InDirectory):
     def test_run_path_behaves_like_running_the_script(self):
         script = self.file("train.py", "import sys\nprint(__name__, sys.argv)\n")
         command = dry_run("--run-path", script, "--flag", "$$")["agent"]["command"]
-        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
         self.assertEqual(output.strip(), "__main__ " + repr([script, "--flag", "$$"]))
 
     def test_gpus_are_counted_through_nvml(self):
@@ -72,7 +72,7 @@ class DryRun(InDirectory):
     def test_a_closed_stdout_is_an_error(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             result = subprocess.run([MUSTER, "run", "--dry-run", "true"], stdout=full, stderr=subprocess.PIPE, text=True,
-                                    timeout=30, check=False)
+                                    timeout=60, check=False)
         self.assertEqual(result.returncode, 125)
         self.assertIn("stdout cannot be written", result.stderr)
 
@@ -136,7 +136,7 @@ class Errors(InDirectory):
             gone = os.path.join(self.directory, "gone")
             os.mkdir(gone)
             return subprocess.run(["sh", "-c", 'rmdir "$0" && exec "$@"', gone, MUSTER, "run", *arguments, "--no-python", "pwd"],
-                                  cwd=gone, capture_output=True, text=True, timeout=30, check=False)
+                                  cwd=gone, capture_output=True, text=True, timeout=60, check=False)
         refused = run()
         self.assertEqual(refused.returncode, 2, refused.stderr)
         self.assertIn("does not exist any more", refused.stderr)
@@ -159,7 +159,7 @@ class Errors(InDirectory):
             for _ in range(2):  # the second time it is there
                 self.assertIn(shim, muster("install-shim", os.path.dirname(shim)).stdout)
             ran = subprocess.run([shim, "--nproc-per-node", "2", "--no-python", "sh", "-c", "echo $WORLD_SIZE"], capture_output=True, text=True,
-                                 timeout=30, check=False)
+                                 timeout=60, check=False)
             self.assertEqual((ran.returncode, ran.stdout), (0, "2\n2\n"), ran.stderr)
             os.remove(shim)
             os.symlink("/bin/true", shim)
@@ -312,7 +312,7 @@ class Help(unittest.TestCase):
                                  ("status --", "--help --json --rank --watch"), ("stacks job --he", "--help --helpers"), ("stacks job --n", "--native"), ("ki", "kill"),
                                  ("kill job --n", "--now"), ("doctor --t", "--towards"), ("status no-such-jo", "")):
             result = subprocess.run(["bash", "-c", script, "bash", MUSTER, "muster", *words.split()], capture_output=True, text=True,
-                                    timeout=30, check=True)
+                                    timeout=60, check=True)
             self.assertEqual(result.stdout.strip(), completed, words)
 
     def test_zsh_and_fish_complete(self):
@@ -327,7 +327,7 @@ class Help(unittest.TestCase):
                 continue
             for line, wanted in (("muster sta", "status"), ("muster run --nproc", "--nproc-per-node"), ("muster kill job --g", "--grace"),
                                  ("muster help doc", "doctor"), ("muster ps --a", "--all")):
-                ran = subprocess.run([*command, *line.split()], capture_output=True, text=True, timeout=30, env=environment, check=True)
+                ran = subprocess.run([*command, *line.split()], capture_output=True, text=True, timeout=60, env=environment, check=True)
                 self.assertEqual(ran.stderr, "", (name, line))
                 self.assertIn(wanted, [word.split("\t")[0] for word in ran.stdout.splitlines()], (name, line))
         self.assertEqual(muster("run", "--print-completion", "tcsh").returncode, 2)

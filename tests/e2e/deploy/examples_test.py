@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from peer_jobs import WORKER, Launcher  # noqa: E402
 
 EXAMPLES = os.path.join(ROOT, "docs", "examples")
-LIMIT_S = 30
+LIMIT_S = 60
 # Says that it runs, and saves when it is told to stop.
 TRAINER = """\
 import os, signal, sys, time
@@ -67,7 +67,7 @@ class Kubernetes(unittest.TestCase):
                 self.assertEqual(launcher.end(), 0, launcher.text())
                 index = int(launcher.host[1:])
                 self.assertEqual(sorted(int(one["RANK"]) for one in launcher.workers(2)), [2 * index, 2 * index + 1])
-            self.assertEqual(hosts.leftovers(), {})
+            self.assertEqual(hosts.leftovers(timeout=LIMIT_S), {})
 
     def test_the_manifest_is_one_that_a_cluster_takes(self):
         check = ("import kubernetes_validate, sys, yaml\n"

@@ -25,7 +25,7 @@ from muster import _call, _program  # noqa: E402
 from muster.elastic import flags_of_config  # noqa: E402
 from processes import marked, wait_until  # noqa: E402
 
-LIMIT_S = 30
+LIMIT_S = 60
 
 
 class Launch(unittest.TestCase):

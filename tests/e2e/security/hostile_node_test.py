@@ -15,7 +15,7 @@ from interop import MUSTER, check, clean_environment
 import hostile_node
 
 NODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile_node.py")
-LIMIT_S = 50
+LIMIT_S = 150
 VERSION = subprocess.run([MUSTER, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
 
 

@@ -36,6 +36,7 @@ def try_store(hosts, flags, of_user):
         while len(stores := dict(re.findall(r"store (\d) (\S+ \d+)", text()))) < 2:
             check(job.poll() is None and time.monotonic() < deadline, "no workers", text())
             time.sleep(0.01)
+        begin = time.monotonic()
         for rank, host in enumerate(("n00", "n01")):
             address, port = stores[str(rank)].split()
             said = hosts.run(host, [*of_user, "bash", "-c", STRANGER, "stranger", address, port, str(TRIES)], cwd="/").stdout
@@ -43,7 +44,8 @@ def try_store(hosts, flags, of_user):
         job.terminate()
         job.wait(LIMIT_S)
         refused = re.findall(r".*refused a connection.*", text())
-        check(1 <= len(refused) <= 8, f"{len(refused)} lines about {2 * TRIES} connections", text())
+        # Of each host one line in 10 s, however many come; on a slow machine they come for longer.
+        check(1 <= len(refused) <= 8 + (time.monotonic() - begin) / 5, f"{len(refused)} lines about {2 * TRIES} connections", text())
         print(f"{' '.join(flags) or 'on the network'}: {len(refused)} lines, one of them: {refused[0]}", flush=True)
 
 

@@ -14,7 +14,7 @@ def job(*arguments, shell, check=True, cwd=None, **environment):
     """The lines that the workers of `muster run ARGUMENTS` print, by rank."""
     command = ["env", "-C", cwd or os.getcwd(), interop.MUSTER, "run", "--ssh-command", BARE_SSH, "--local-addr", "127.0.0.1",
                *arguments, "sh", "-c", shell]
-    result = interop.run(command, check=check, timeout=60, **environment)
+    result = interop.run(command, check=check, timeout=120, **environment)
     if not check:
         return result
     lines = dict(line.split(": ", 1) for line in result.stdout.splitlines())
