@@ -23,6 +23,7 @@
 #include "launcher/start/core/ssh_command.hpp"
 #include "launcher/start/local_node.hpp"
 #include "launcher/start/node_starter.hpp"
+#include "launcher/stop_watch.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/resident_memory.hpp"
 #include "rendezvous/log/log.hpp"
@@ -62,26 +63,6 @@ constexpr std::size_t kNotesMost = 16;
 /// Pause before orphans are reaped again: a child of ours that has ended is reaped by who started it, and
 /// what has ended behind it can be reaped only then.
 constexpr std::chrono::milliseconds kLookAgainAfter{100};
-
-class StopWatch {
- public:
-  JobTimes read() const {
-    JobTimes times;
-    times.started_at_ms = milliseconds(wall_.time_since_epoch());
-    times.ended_at_ms = milliseconds(std::chrono::system_clock::now().time_since_epoch());
-    times.duration_ms = milliseconds(std::chrono::steady_clock::now() - steady_);
-    return times;
-  }
-
- private:
-  template <typename Duration>
-  static std::int64_t milliseconds(Duration duration) {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-  }
-
-  std::chrono::system_clock::time_point wall_ = std::chrono::system_clock::now();
-  std::chrono::steady_clock::time_point steady_ = std::chrono::steady_clock::now();
-};
 
 /// Ends what is left below this process, as the last of three nets: usually there is no child left but a
 /// guardian. `not_ours` are children that this process had before. Spared with them is what our ssh left for
@@ -130,7 +111,7 @@ class Job {
         nodes_(nodes),
         not_ours_(not_ours),
         watch_(watch),
-        history_(spec.event_file),
+        history_(spec.event_file, watch.began(), watch.began_at_ms()),
         metrics_socket_(std::move(metrics)) {}
 
   /// `unblocked` is the mask of signals with which the job runs.
@@ -305,8 +286,9 @@ class Job {
 
   int verdict() {
     JobEnd end = orders_.end();
-    end.times = watch_.read();
-    end.times.shares = history_.shares();
+    const auto now = std::chrono::steady_clock::now();  // so that the shares add up to the duration
+    end.times = watch_.read(now);
+    end.times.shares = history_.shares(now);
     const std::vector<agent::NodeReport> reports = nodes_.conclude(end);
     const bool all_told = reports.size() + end.hosts.size() >= spec_.nodes.size();
     if (!end.error.empty())
@@ -336,6 +318,7 @@ class Job {
   /// Tells those at other shells how the job has ended, and who asks later.
   void say_end(int code, const std::string& cause, const JobTimes& times) {
     EndedJob ended{*card_, code, cause, absolute(spec_.report_file), times.ended_at_ms, 0, 0};
+    ended.card.started_at_ms = times.started_at_ms;  // the card is made only when all nodes were forked
     // The kernel counts processes of this machine only, here those that were reaped: all of them.
     if (rusage used{}; spec_.nodes.empty() && ::getrusage(RUSAGE_CHILDREN, &used) == 0) {
       ended.cpu_ms = milliseconds_of(used.ru_utime) + milliseconds_of(used.ru_stime);

@@ -26,8 +26,12 @@ class JobHistory {
   /// Lines that may wait for it.
   static constexpr std::size_t kLinesMost = 1024;
 
-  /// The job begins. `file`: --event-file; empty: none.
-  explicit JobHistory(std::string file) : file_(std::move(file)), began_ms_(wall_clock_ms()) {}
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  /// `file`: --event-file; empty: none. `began`, `began_ms`: when the job began, and that as the time of day.
+  explicit JobHistory(std::string file, TimePoint began = std::chrono::steady_clock::now(),
+                      std::int64_t began_ms = wall_clock_ms())
+      : file_(std::move(file)), began_ms_(began_ms), course_(began) {}
 
   /// Call once after the last fork.
   void begins(EventOrigin origin, const JobBeginning& beginning);
@@ -44,7 +48,9 @@ class JobHistory {
   const JobCourse& course() const { return course_; }
 
   /// What the time went into, up to now; settled() as in Goodput.
-  TimeShares shares() const { return course_.goodput().shares(std::chrono::steady_clock::now()); }
+  TimeShares shares(TimePoint now = std::chrono::steady_clock::now()) const {
+    return course_.goodput().shares(now);
+  }
 
   TimeShares settled() const { return course_.goodput().settled(std::chrono::steady_clock::now()); }
 
@@ -56,7 +62,7 @@ class JobHistory {
   /// What has happened before begins(), and when; at most kLinesMost.
   std::vector<std::pair<std::int64_t, JobEvent>> early_;
   bool begun_ = false;
-  JobCourse course_{std::chrono::steady_clock::now()};
+  JobCourse course_;
   EventOrigin origin_;
   std::unique_ptr<WriterThread> writer_;
 };

@@ -80,7 +80,7 @@ class EventFile(unittest.TestCase):
         self.assertTrue(spent["recompute_is_at_most"], spent)
         self.assertGreater(spent["recompute_ms"], 0, spent)
         whole = sum(value for name, value in spent.items() if name.endswith("_ms"))
-        self.assertLessEqual(abs(whole - report["duration_ms"]), 100, report)
+        self.assertLessEqual(abs(whole - report["duration_ms"]), 10, report)  # each part is rounded
 
     def test_a_hang_is_told_and_taken_back_and_so_is_who_ends_the_job(self):
         program = os.path.join(self.folder, "holds.py")
