@@ -302,8 +302,9 @@ void RankTracker::leave_out_recorder(WorkerSample& sample) {
 bool RankTracker::add(WorkerSample sample) {
   leave_out_recorder(sample);
   before_ = std::exchange(last_, std::move(sample));
-  hold();
-  if (before_ && between(*before_, *last_) <= gap_ && !has_moved(*before_, *last_)) {
+  const bool stands = before_ && between(*before_, *last_) <= gap_ && !has_moved(*before_, *last_);
+  hold(stands);
+  if (stands) {
     if (!first_still_) first_still_ = last_;
     return true;
   }
@@ -317,13 +318,14 @@ bool RankTracker::add(WorkerSample sample) {
   return false;
 }
 
-void RankTracker::hold() {
-  if (last_->state != 'D') {
+void RankTracker::hold(bool stands) {
+  // Who has moved has come out of the kernel since the last look, and whether anybody did whom nobody has
+  // looked at is not known.
+  if (last_->state != 'D' || !stands) {
     held_since_.reset();
     held_in_.clear();
-  } else if (!held_since_) {
-    held_since_ = last_->at;
   }
+  if (last_->state == 'D' && !held_since_) held_since_ = last_->at;
 }
 
 /// Whatever it wanted to do otherwise, it waits for what the kernel waits for.

@@ -164,7 +164,7 @@ class RankTracker {
 
  private:
   void leave_out_recorder(WorkerSample& sample);
-  void hold();
+  void hold(bool stands);
   void add_held(rendezvous::RankHealth& now);
   bool worth_telling(const rendezvous::RankHealth& now) const;
 

@@ -342,3 +342,25 @@ TEST_CASE(
   life.wait();
   CHECK_FALSE(life.tracker.may_ask_recorder());
 }
+
+TEST_CASE("A worker that reads from a disk at each look, or at which nobody has looked, is not held") {
+  const auto read_disk = [](WorkerSample& now) {
+    now.state = 'D';
+    now.disk_bytes += 4096;
+  };
+  const auto stay = [](WorkerSample& now) { now.state = 'D'; };
+  Life life;
+  for (int i = 0; i < 10; ++i) life.look(read_disk);
+  life.look(stay);
+  CHECK(life.still);
+  CHECK(life.tracker.health().held_in.empty());
+  Life paused;
+  paused.tracker = RankTracker(3, 7, 10s, 6s);
+  paused.look(stay);
+  paused.look([](WorkerSample& now) { now.at += 60s; });
+  paused.look(stay);
+  CHECK(paused.still);
+  CHECK(paused.tracker.health().held_in.empty());
+  for (int i = 0; i < 3; ++i) paused.look(stay);
+  CHECK_FALSE(paused.tracker.health().held_in.empty());
+}
