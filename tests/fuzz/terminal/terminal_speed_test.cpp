@@ -3,6 +3,7 @@
 #include "agent/core/output/terminal_filter.hpp"
 #include "catch.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@ constexpr double kOfBound = 0.02;
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 
 /// MB/s of `line`, repeated, in chunks as they come from a pipe.
-double speed(std::string_view line) {
+double speed_of_one_try(std::string_view line) {
   std::string chunk;
   while (chunk.size() < kChunk) chunk += line;
   muster::agent::TerminalFilter filter;
@@ -36,6 +37,13 @@ double speed(std::string_view line) {
   } while (took.count() < 0.1);
   REQUIRE(shown >= bytes);
   return static_cast<double>(bytes) / took.count() / 1e6;
+}
+
+/// That of the fastest of some tries: others on the machine make none faster.
+double speed(std::string_view line) {
+  double fastest = 0;
+  for (int attempt = 0; attempt < 5; ++attempt) fastest = std::max(fastest, speed_of_one_try(line));
+  return fastest;
 }
 
 /// What is wrong with that speed; empty if it is above the bound.
