@@ -65,6 +65,13 @@ bool has(const NativeStacks& stacks, std::string_view function) {
                      [function](const auto& thread) { return frame_with(thread, function) != nullptr; });
 }
 
+/// A child that was forked just now may be on its way there, and asleep before.
+void wait_for_sleeper(pid_t pid) {
+  CHECK(has(ask_until([&] { return read(pid); },
+                      [](const NativeStacks& now) { return has(now, "sleeps_for_ever"); }),
+            "sleeps_for_ever"));
+}
+
 char state_of(pid_t pid) {
   return muster::read_process_stat(pid).value_or(muster::ProcessStat{}).state;
 }
@@ -120,7 +127,7 @@ TEST_CASE("A thread in a loop and a sleeping one are named with their functions,
 TEST_CASE("A process that was stopped stays so, and gets the signal that came meanwhile") {
   if (no_libdw()) return;
   const ForkedChild child([] { test::sleeps_for_ever(); });
-  ask_until([&] { return state_of(child.pid()); }, [](char state) { return state == 'S'; });
+  wait_for_sleeper(child.pid());
   ::kill(child.pid(), SIGSTOP);
   ask_until([&] { return state_of(child.pid()); }, [](char state) { return state == 'T'; });
   CHECK(has(read(child.pid()), "sleeps_for_ever"));
@@ -195,6 +202,7 @@ TEST_CASE("A look at several processes does not wait, and one is enough") {
   if (no_libdw()) return;
   const ForkedChild first([] { test::sleeps_for_ever(); });
   const ForkedChild second([] { test::sleeps_for_ever(); });
+  for (const ForkedChild* child : {&first, &second}) wait_for_sleeper(child->pid());
   NativeLook look;
   CHECK(look.is_over());
   const auto deadline = StackDeadline::clock::now() + 20s;
