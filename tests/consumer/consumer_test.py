@@ -198,7 +198,7 @@ class Consumer(unittest.TestCase):
         self.assertIn("4 ranks: pi is 3.14159", result.stdout)
 
     def test_what_the_page_shows(self):
-        """docs/sdk.md: its ten lines, the commands of its five steps with their output, its CMake project in C and C++."""
+        """docs/sdk.md: its first program, its ten lines, the commands of its five steps with their output, its CMake project in C and C++."""
         blocks = page_blocks()
         folder = os.path.join(self.prefix.work, "page")
         os.makedirs(os.path.join(folder, "build"))
@@ -213,14 +213,14 @@ class Consumer(unittest.TestCase):
                              PATH=os.path.dirname(interop.MUSTER) + ":" + os.environ["PATH"])
         said = [line for line in result.stdout.splitlines() if "pi is" in line]
         self.assertEqual("\n".join(said), expected)
-        with open(os.path.join(interop.ROOT, "README.md"), encoding="utf-8") as file:
-            program = re.search(r"^```cpp\n(.*?)^```", file.read(), re.S | re.M).group(1)
-        readme = os.path.join(folder, "readme")
-        with open(readme + ".cpp", "w", encoding="utf-8") as file:
-            file.write(program)
-        interop.run(["c++", "-std=c++20", "-I" + os.path.join(self.prefix.path, "include"), readme + ".cpp", "-o", readme,
+        with open(os.path.join(interop.ROOT, "docs", "sdk.md"), encoding="utf-8") as file:
+            first = re.search(r"^```cpp\n(.*?)^```", file.read().partition("\n## ")[0], re.S | re.M).group(1)
+        program = os.path.join(folder, "first")
+        with open(program + ".cpp", "w", encoding="utf-8") as file:
+            file.write(first)
+        interop.run(["c++", "-std=c++20", "-I" + os.path.join(self.prefix.path, "include"), program + ".cpp", "-o", program,
                      "-L" + self.prefix.library, "-lmuster", "-Wl,-rpath," + self.prefix.library])
-        self.assertEqual(interop.run([readme]).stdout, "the sum over 1 ranks is 1\n")
+        self.assertEqual(interop.run([program]).stdout, "the sum over 1 ranks is 1\n")
         interop.run(["cmake", "-S", folder, "-B", os.path.join(folder, "b"), f"-DCMAKE_PREFIX_PATH={self.prefix.path}"])
         interop.run(["cmake", "--build", os.path.join(folder, "b")])
         result = interop.run([interop.MUSTER, "run", "--nproc-per-node", 2, os.path.join(folder, "b", "mean")])
