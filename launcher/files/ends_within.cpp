@@ -21,9 +21,9 @@ namespace {
 
 /// For the end of one that was killed and is not held.
 constexpr std::chrono::milliseconds kDiesWithin{100};
+constexpr int kParts = 10;
 
-bool has_ended(int pidfd, std::chrono::milliseconds at_most) {
-  const auto until = steady_now() + at_most;
+bool has_ended_by(int pidfd, std::chrono::steady_clock::time_point until) {
   for (;;) {
     pollfd watched{pidfd, POLLIN, 0};
     const int ready = ::poll(&watched, 1, poll_time(until));
@@ -31,6 +31,13 @@ bool has_ended(int pidfd, std::chrono::milliseconds at_most) {
     if (ready < 0 && errno != EINTR) throw_errno("poll");
     if (ready == 0 && steady_now() >= until) return false;
   }
+}
+
+/// In parts, of which a pause of the whole machine takes one: it is no silence of whom we wait for.
+bool has_ended(int pidfd, std::chrono::milliseconds at_most) {
+  for (int part = 0; part < kParts; ++part)
+    if (has_ended_by(pidfd, steady_now() + at_most / kParts)) return true;
+  return false;
 }
 
 }  // namespace

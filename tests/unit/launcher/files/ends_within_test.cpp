@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "folder.hpp"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
+#include <thread>
 
 using muster::launcher::ends_within;
 using namespace std::chrono_literals;
@@ -29,4 +31,22 @@ TEST_CASE("Work is done in a process of its own, and one that is held is left") 
   // Nothing of them is left.
   CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
   CHECK(errno == ECHILD);
+}
+
+TEST_CASE("A pause of the whole machine is no silence of whom is waited for") {
+  const pid_t waiting = ::fork();
+  REQUIRE(waiting >= 0);
+  if (waiting == 0)
+    ::_exit(ends_within(2s,
+                        [] {
+                          const pid_t parent = ::getppid();
+                          ::kill(parent, SIGSTOP);
+                          std::this_thread::sleep_for(2300ms);
+                          ::kill(parent, SIGCONT);
+                        })
+                ? 0
+                : 1);
+  int status = -1;
+  CHECK(::waitpid(waiting, &status, 0) == waiting);
+  CHECK(status == 0);
 }
