@@ -89,6 +89,19 @@ def test_flags_without_effect(_folder):
                      "note: --metrics-every has no effect without --metrics or --tensorboard"], notes
 
 
+def test_few_images_for_batch_norm(_folder):
+    def notes(model, *arguments):
+        result = train("--data", "synthetic:16", "--max-steps", "1", "--model", model, *arguments)
+        assert result.returncode == 0, result
+        return [line for line in result.stdout.splitlines() if line.startswith("note: ")]
+
+    assert notes("resnet18-imagenet-stem", "--batch-size", "4") == [
+        "note: batch norm takes its statistics from 4 images at a time; below 8 they are poor: give a larger --batch-size, or --sync-batch-norm"]
+    assert notes("resnet18-imagenet-stem", "--batch-size", "8") == []
+    assert notes("resnet18-imagenet-stem", "--batch-size", "4", "--sync-batch-norm") == []
+    assert notes("small-cnn", "--batch-size", "4") == []
+
+
 def test_config_files(folder):
     path = os.path.join(folder, "run.json")
 

@@ -56,6 +56,19 @@ std::string replica_table(const ReplicaFigures& figures) {
          row("samples out of 0", figures.samples_out, 0) + row("logits into 0", figures.logits_in, 0);
 }
 
+/// Says that batch norm has too few images for its statistics, which the loss does not show before the test
+/// images are scored; "" where it has enough, or there is none.
+std::string few_images_note(const nn::ModelSpec& spec, const TrainerOptions& options) {
+  constexpr std::size_t kFewImages = 8;
+  const std::size_t images = options.batch_size / static_cast<std::size_t>(options.learner.replicas);
+  if (spec.buffers.empty() || options.learner.sync_batch_norm || images >= kFewImages) return "";
+  return format(
+      "note: batch norm takes its statistics from %zu image%s at a time; below %zu they are poor: give a "
+      "larger "
+      "--batch-size, or --sync-batch-norm\n",
+      images, images == 1 ? "" : "s", kFewImages);
+}
+
 }  // namespace
 
 Run::Run(const RunOptions& options, const data::ImageData& data, World& world, const std::atomic<bool>* stop,
@@ -111,6 +124,8 @@ JsonLine Run::facts() {
 RunEnd Run::run() {
   if (speaks()) {
     write_(introduction());
+    if (const std::string note = few_images_note(trainer_.learner().spec(), options_.trainer); !note.empty())
+      write_(note);
     log_->start(facts());
   }
   for (const std::string& text : checkpoints_.begin())
