@@ -32,6 +32,7 @@ void fields(Output& output, const Visit& visit) {
   visit("redirects", output.redirects);
   visit("tee", output.tee);
   visit.bytes("line_prefix_template", output.line_prefix_template);
+  visit("log_max_bytes", output.log_max_bytes);
   visit("console_ranks", output.console_ranks);
   visit.bytes("stdout_filters", output.stdout_filters);
   visit.bytes("stderr_filters", output.stderr_filters);

@@ -52,9 +52,11 @@ struct OutputSpec {
   StreamsByRank redirects;
   /// --tee: these streams go to files and to the console, where each line carries a prefix.
   StreamsByRank tee;
-  /// --log-line-prefix-template; ${role_name} ${local_rank} ${rank} ${hostname}. Empty: "[<role><local
-  /// rank>]:".
+  /// --log-line-prefix-template; ${role_name} ${local_rank} ${rank} ${hostname} ${time} ${elapsed}. Empty:
+  /// "[<role><local rank>]:".
   std::string line_prefix_template;
+  /// --log-max-size: bytes after which a log file begins anew, and the one before it is kept; 0: never.
+  std::uint64_t log_max_bytes = 0;
   /// --local-ranks-filter: only these reach the console. Empty optional: all.
   std::optional<std::set<int>> console_ranks;
   /// --duplicate-std*-filters: teed lines that contain any of these are also written to filtered_std*.log.

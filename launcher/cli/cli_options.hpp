@@ -118,6 +118,8 @@ struct CliOptions {
   Setting<agent::StreamsByRank> redirects;
   Setting<agent::StreamsByRank> tee;
   Setting<std::string> log_line_prefix_template;
+  /// Bytes; 0: no bound.
+  Setting<std::uint64_t> log_max_size;
   Setting<std::optional<std::set<int>>> local_ranks_filter;
   Setting<std::vector<std::string>> duplicate_stdout_filters;
   Setting<std::vector<std::string>> duplicate_stderr_filters;

@@ -15,6 +15,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <string_view>
 #include <utility>
 
 namespace muster::launcher {
@@ -138,6 +140,22 @@ std::chrono::milliseconds parse_seconds(const GivenText& given, bool positive) {
   if (value < 0 || ms > kMaxSeconds * 1000 || (positive && value == 0))
     throw UsageError(given.quoted() + " is out of range" + advice);
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(ms)));
+}
+
+std::uint64_t parse_size(const GivenText& given) {
+  constexpr std::string_view kUnits = "KMGT";
+  constexpr std::uint64_t kLeast = 4096;
+  std::string text = trimmed(given.text);
+  const std::size_t unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
+  if (unit != std::string_view::npos) text.pop_back();
+  const auto value = parse_number<std::uint64_t>(text);
+  const std::string advice = "; give bytes, or a number with K, M, G or T, at least 4K, for example 10M";
+  if (!value) throw UsageError(given.quoted() + " is not a size" + advice);
+  const unsigned shift = unit == std::string_view::npos ? 0U : 10U * (static_cast<unsigned>(unit) + 1U);
+  const std::uint64_t bytes = *value << shift;
+  if (bytes >> shift != *value || bytes < kLeast || bytes > std::numeric_limits<std::int64_t>::max())
+    throw UsageError(given.quoted() + " is out of range" + advice);
+  return bytes;
 }
 
 NodeRange parse_node_range(const GivenText& given) {

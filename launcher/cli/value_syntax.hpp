@@ -6,6 +6,7 @@
 #include "launcher/cli/cli_options.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +24,10 @@ bool parse_switch(const GivenText& given);
 /// Reads seconds, fractions allowed, or a number with a unit ("500ms", "90s", "5m", "2h", "1d"), from 0 (or
 /// just above it: `positive`) to about three years.
 std::chrono::milliseconds parse_seconds(const GivenText& given, bool positive);
+
+/// Reads bytes, at least 4 KiB: a whole number with K, M, G or T behind it for powers of 1024 ("10M"), or
+/// without.
+std::uint64_t parse_size(const GivenText& given);
 
 /// Reads "N" or "MIN:MAX" with 0 < MIN <= MAX.
 NodeRange parse_node_range(const GivenText& given);

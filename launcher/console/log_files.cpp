@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/console/log_files.hpp"
 
+#include "agent/core/output/log_rotation.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 
@@ -26,6 +27,8 @@ constexpr std::size_t kLogPieceBytes = std::size_t{64} << 10;
 /// Files that stay open between two looks, so that what is written before they are removed is still read.
 /// More than that are opened each time.
 constexpr std::size_t kOpenMost = 512;
+/// Files of a bounded size that are read one after the other before those of other ranks have their turn.
+constexpr int kTurnsMost = 16;
 
 /// Returns the folders whose names are a number behind `before`, by that number.
 std::map<int, std::string> numbered_folders(const std::string& folder, std::string_view before) {
@@ -59,6 +62,18 @@ UniqueFd open_log(const std::string& path, struct stat& status) {
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
   return file;
+}
+
+/// Reads from `at` on to the end, and moves `at` there.
+void read_on(int fd, std::int64_t& at, const ConsoleRecord& pattern, const LogFiles::Take& take) {
+  std::string piece(kLogPieceBytes, '\0');
+  for (;;) {
+    const ssize_t size = ::pread(fd, piece.data(), piece.size(), at);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return;
+    at += size;
+    take(records_of({piece.data(), static_cast<std::size_t>(size)}, pattern));
+  }
 }
 
 }  // namespace
@@ -98,26 +113,53 @@ void LogFiles::add(const Key& key, std::string path) {
   UniqueFd fd = open_log(path, status);
   if (!fd) return;
   found_ = true;
+  File file{std::move(path), std::move(fd), status.st_ino};
+  if (is_older(status)) {
+    file.at = status.st_size;
+  } else {
+    file.earlier = open_log(file.path + std::string(agent::kRotatedSuffix), status);
+    if (file.earlier && (status.st_ino == file.inode || is_older(status))) file.earlier.reset();
+  }
+  files_.emplace(key, std::move(file));
+}
+
+bool LogFiles::is_older(const struct stat& status) const {
   const std::int64_t written_at_ms =
       std::int64_t{status.st_mtim.tv_sec} * 1000 + status.st_mtim.tv_nsec / 1'000'000;
-  const bool is_older = filter_.since_ms && written_at_ms < *filter_.since_ms;
-  files_.emplace(key, File{std::move(path), std::move(fd), is_older ? std::int64_t{status.st_size} : 0});
+  return filter_.since_ms && written_at_ms < *filter_.since_ms;
+}
+
+/// Under the name that it has now.
+void LogFiles::open_again(File& file) {
+  struct stat status {};
+
+  for (const std::string& path : {file.path, file.path + std::string(agent::kRotatedSuffix)}) {
+    file.fd = open_log(path, status);
+    if (file.fd && status.st_ino == file.inode) return;
+  }
+  file.fd = open_log(file.path, status);
+  file.inode = status.st_ino;
+  file.at = 0;
 }
 
 void LogFiles::read_one(const Key& key, File& file, const Take& take) {
-  struct stat status {};
-
-  if (!file.fd) file.fd = open_log(file.path, status);
-  if (!file.fd) return;
   ConsoleRecord pattern;
   std::tie(pattern.round, pattern.rank, pattern.stream) = key;
-  std::string piece(kLogPieceBytes, '\0');
-  for (;;) {
-    const ssize_t size = ::pread(file.fd.get(), piece.data(), piece.size(), file.at);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return;
-    file.at += size;
-    take(records_of({piece.data(), static_cast<std::size_t>(size)}, pattern));
+  std::int64_t from_the_start = 0;
+  if (file.earlier) read_on(file.earlier.get(), from_the_start, pattern, take);
+  file.earlier.reset();
+  if (!file.fd) open_again(file);
+  for (int turn = 0; file.fd && turn < kTurnsMost; ++turn) {
+    read_on(file.fd.get(), file.at, pattern, take);
+
+    struct stat status {};
+
+    if (::lstat(file.path.c_str(), &status) != 0 || status.st_ino == file.inode) return;
+    // What was written before another file got the name.
+    read_on(file.fd.get(), file.at, pattern, take);
+    file.fd = open_log(file.path, status);
+    file.inode = status.st_ino;
+    file.at = 0;
   }
 }
 

@@ -6,6 +6,9 @@
 #include "launcher/console/core/record_filter.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 
+#include <sys/stat.h>
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -38,15 +41,22 @@ class LogFiles {
   /// Round, rank and stream.
   using Key = std::tuple<int, int, Stream>;
 
+  /// A file that may get another name while it is read, since one of a bounded size has taken its place
+  /// (--log-max-size).
   struct File {
     std::string path;
     UniqueFd fd{};
+    ino_t inode = 0;
     /// What was read so far.
     std::int64_t at = 0;
+    /// The one that had the name before, still to be read.
+    UniqueFd earlier{};
   };
 
   void look_for_files();
   void add(const Key& key, std::string path);
+  bool is_older(const struct stat& status) const;
+  static void open_again(File& file);
   static void read_one(const Key& key, File& file, const Take& take);
 
   std::string log_dir_;

@@ -161,6 +161,7 @@ void resolve_output(const CliOptions& options, const System& system, JobSpec& sp
   output.line_prefix_template = options.log_line_prefix_template.value;
   if (output.line_prefix_template.empty())
     output.line_prefix_template = system.variable("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("");
+  output.log_max_bytes = options.log_max_size.value;
   output.console_ranks = options.local_ranks_filter.value;
   check_local_ranks(options, spec);
   check_detached(options);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/output/log_writer.hpp"
 
+#include "agent/core/output/log_rotation.hpp"
 #include "agent/process/output/helper_thread.hpp"
 #include "rendezvous/log/log.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -51,6 +53,8 @@ struct LogWriter::LogFile {
   char last_queued = '\n';
 
   // Only the writing thread uses what follows.
+  std::uint64_t max_bytes = 0;
+  std::uint64_t size = 0;
   UniqueFd fd;
   char last_written = '\n';
   std::uint64_t lost_on_disk = 0;
@@ -61,11 +65,14 @@ struct LogWriter::LogFile {
 struct LogWriter::State : HelperState {
   void run();
   void write(LogFile& file, std::string_view bytes, bool last);
+  static bool open_file(LogFile& file);
+  void rotate(LogFile& file);
   bool write_loss(LogFile& file);
   void lose(LogFile& file, std::size_t bytes, int error);
   void enqueue(const std::shared_ptr<LogFile>& file);
   void mark_loss_in_queue(LogFile& file);
   void take_note(const std::string& path, const std::string& reason);
+  void say_once(const std::string& reason, const std::string& text);
 
   std::string host;
   std::shared_ptr<WakeUp> wake_up;
@@ -108,22 +115,51 @@ void LogWriter::State::write(LogFile& file, std::string_view bytes, bool last) {
     file.lost_on_disk += bytes.size();
     return;
   }
-  if (!file.fd) {
-    file.fd.reset(
-        ::open(file.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
-    if (!file.fd) return lose(file, bytes.size(), errno);
-  }
+  if (!file.fd && !open_file(file)) return lose(file, bytes.size(), errno);
   if (file.lost_on_disk > 0 && !write_loss(file)) {
     file.lost_on_disk += bytes.size();
     return;
   }
   while (!bytes.empty()) {
-    const ssize_t written = ::write(file.fd.get(), bytes.data(), bytes.size());
+    const std::size_t piece = bytes_for_file(file.size, file.max_bytes, bytes, file.last_written == '\n');
+    if (piece == 0) {
+      rotate(file);
+      if (!file.fd) return lose(file, bytes.size(), errno);
+      continue;
+    }
+    const ssize_t written = ::write(file.fd.get(), bytes.data(), piece);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return lose(file, bytes.size(), written < 0 ? errno : ENOSPC);
     file.last_written = bytes[static_cast<std::size_t>(written) - 1];
+    file.size += static_cast<std::size_t>(written);
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+/// False, with errno, if it cannot be opened.
+bool LogWriter::State::open_file(LogFile& file) {
+  file.fd.reset(
+      ::open(file.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
+  if (!file.fd) return false;
+
+  struct stat status {};
+
+  file.size = ::fstat(file.fd.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+  return true;
+}
+
+/// Leaves the file without a descriptor, with errno, where the next one cannot be made. Where the old one
+/// keeps its name it is written on: no line is lost for the sake of a bound.
+void LogWriter::State::rotate(LogFile& file) {
+  const std::string earlier = file.path + std::string(kRotatedSuffix);
+  if (::rename(file.path.c_str(), earlier.c_str()) != 0) {
+    const std::string reason = "--log-max-size is not kept on " + host + ": " + reason_text(errno);
+    say_once(reason, reason + " (" + earlier + "); such log files grow beyond it");
+    file.max_bytes = 0;
+    return;
+  }
+  file.last_written = '\n';
+  open_file(file);
 }
 
 /// Writes the line about what was lost, whole or not at all. Returns whether it was written.
@@ -132,6 +168,7 @@ bool LogWriter::State::write_loss(LogFile& file) {
   const ssize_t written = ::write(file.fd.get(), line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) {
     file.lost_on_disk = 0;
+    file.size += line.size();
     file.last_written = '\n';
     return true;
   }
@@ -169,12 +206,14 @@ void LogWriter::State::mark_loss_in_queue(LogFile& file) {
 }
 
 void LogWriter::State::take_note(const std::string& path, const std::string& reason) {
-  std::string text;
+  say_once(reason, "log truncated on " + host + ": " + reason + " (" + path +
+                       "); the workers go on, and the files say where output is missing");
+}
+
+void LogWriter::State::say_once(const std::string& reason, const std::string& text) {
   {
     const std::scoped_lock lock(mutex);
     if (!noted_reasons.insert(reason).second) return;
-    text = "log truncated on " + host + ": " + reason + " (" + path +
-           "); the workers go on, and the files say where output is missing";
     notes.push_back(text);
   }
   log_warning(text);
@@ -189,9 +228,10 @@ LogWriter::~LogWriter() {
   abandon_helper_thread(thread_, *state_);
 }
 
-LogWriter::File LogWriter::open(std::string path) {
+LogWriter::File LogWriter::open(std::string path, std::uint64_t max_bytes) {
   auto file = std::make_shared<LogFile>();
   file->path = std::move(path);
+  file->max_bytes = max_bytes;
   File id = 0;
   {
     const std::scoped_lock lock(state_->mutex);

@@ -31,8 +31,9 @@ class LogWriter {
   LogWriter& operator=(const LogWriter&) = delete;
 
   /// Adds a file (0600), which the thread makes. A failure is a note, and the thread tries again with later
-  /// output.
-  File open(std::string path);
+  /// output. Beyond `max_bytes` (0: never) the file gets the name PATH.1, in place of an earlier one of that
+  /// name, and another one begins (core/output/log_rotation.hpp).
+  File open(std::string path, std::uint64_t max_bytes = 0);
   void append(File file, std::string_view bytes);
   bool full(File file) const;
   /// Drops what is appended until half of the queue is free again, because the disk is too slow for this

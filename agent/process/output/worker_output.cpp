@@ -160,7 +160,7 @@ std::shared_ptr<WorkerOutput::Stream> WorkerOutput::open_stream(StreamBits bit, 
   }
   if (route.to_file) {
     if (!logs_) logs_ = std::make_unique<LogWriter>(names_.host, wake_up_);
-    stream->log = logs_->open(log_path);
+    stream->log = logs_->open(log_path, spec_.log_max_bytes);
     if (route.teed && route.to_console) add_filter(*stream, bit, prefix);
   }
   const std::weak_ptr<Stream> weak = stream;
@@ -200,7 +200,9 @@ void WorkerOutput::add_filter(Stream& stream, StreamBits bit, const LinePrefix& 
   const std::vector<std::string>& texts = out ? spec_.stdout_filters : spec_.stderr_filters;
   if (texts.empty()) return;
   auto& file = out ? filtered_out_ : filtered_err_;
-  if (!file) file = logs_->open(attempt_dir_ + (out ? "/filtered_stdout.log" : "/filtered_stderr.log"));
+  if (!file)
+    file = logs_->open(attempt_dir_ + (out ? "/filtered_stdout.log" : "/filtered_stderr.log"),
+                       spec_.log_max_bytes);
   stream.filtered_log = file;
   stream.filter = std::make_unique<LineFilter>(texts, prefix.text(prefix_time()));
   if (prefix.tells_time()) stream.filter_prefix = prefix;

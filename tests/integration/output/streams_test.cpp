@@ -113,6 +113,44 @@ TEST_CASE("A prefix that tells the time is that of when the line was read, on th
   }
 }
 
+TEST_CASE("A log file of a bounded size begins anew, and the one before it is kept") {
+  const Folder directory;
+  Collector out;
+  OutputSpec spec = logged(directory);
+  spec.redirects.fallback = kStreamOut;
+  spec.log_max_bytes = 4096;
+  OutputJob job(spec, 1, StandardStreams{0, out.fd(), out.fd()});
+  const WorkerStreams streams =
+      job.start(0, "i=1000; while [ $i -lt 3000 ]; do echo line $i; i=$((i + 1)); done");
+  job.finish();
+  const std::string last = bytes_of_file(streams.stdout_log);
+  const std::string earlier = bytes_of_file(streams.stdout_log + ".1");
+  CHECK(earlier.size() == 4090);  // 409 lines of 10 bytes
+  CHECK(last.ends_with("line 2998\nline 2999\n"));
+  CHECK(last.size() == 20000 % 4090);
+  const std::vector<std::string> lines = split_lines(earlier + last);
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    REQUIRE(lines[i] == "line " + std::to_string(3000 - lines.size() + i));
+  CHECK_FALSE(std::filesystem::exists(streams.stdout_log + ".2"));
+  CHECK(job.output().notes().empty());
+}
+
+TEST_CASE("A log file whose earlier part cannot be kept goes on beyond its bound, and a note says so") {
+  const Folder directory;
+  Collector out;
+  OutputSpec spec = logged(directory);
+  spec.redirects.fallback = kStreamOut;
+  spec.log_max_bytes = 4096;
+  OutputJob job(spec, 1, StandardStreams{0, out.fd(), out.fd()});
+  std::filesystem::create_directories(directory.path() + "/attempt_0/0/stdout.log.1/x");
+  const WorkerStreams streams =
+      job.start(0, "i=1000; while [ $i -lt 2000 ]; do echo line $i; i=$((i + 1)); done");
+  job.finish();
+  CHECK(bytes_of_file(streams.stdout_log).size() == 10000);
+  REQUIRE(job.output().notes().size() == 1);
+  CHECK_THAT(job.output().notes()[0], Contains("--log-max-size is not kept on n07: "));
+}
+
 TEST_CASE("Redirected streams go to files only, each round has its own, and the directories are private") {
   const Folder directory;
   Collector out;

@@ -45,6 +45,21 @@ TEST_CASE("Whole numbers have a range") {
   }
 }
 
+TEST_CASE("Sizes have units of powers of 1024") {
+  CHECK(parse_size(given("4096")) == 4096);
+  CHECK(parse_size(given(" 4K ")) == 4096);
+  CHECK(parse_size(given("10M")) == 10U << 20U);
+  CHECK(parse_size(given("3G")) == std::uint64_t{3} << 30U);
+  CHECK(parse_size(given("1T")) == std::uint64_t{1} << 40U);
+  for (const char* bad :
+       {"", "K", "x", "4k", "4KB", "-4K", "1.5M", "0", "4095", "3K", "8388608T", "18014398509481985K"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_size, bad));
+  }
+  CHECK(message_of(parse_size, "1") ==
+        "--flag=1 is out of range; give bytes, or a number with K, M, G or T, at least 4K, for example 10M");
+}
+
 TEST_CASE("Seconds may have fractions") {
   const auto parse = [](const GivenText& text) { return parse_seconds(text, true); };
   CHECK(parse(given("2")).count() == 2000);

@@ -95,3 +95,21 @@ TEST_CASE("What is no file of a worker is not read") {
   CHECK(news(files).empty());
   CHECK_FALSE(files.found());
 }
+
+TEST_CASE("A log file of a bounded size is read on where the next one begins, and the one before it first") {
+  const Folder folder;
+  const std::string path = folder / "attempt_0/0/stdout.log";
+  print(folder, "attempt_0/0", "second\n");
+  write_file(path + ".1", "first\n");
+  LogFiles files(folder.path(), {});
+  CHECK(news(files) == Lines{"0 0 first", "0 0 second"});
+  print(folder, "attempt_0/0", "second\nthird\n");
+  std::filesystem::rename(path, path + ".1");
+  print(folder, "attempt_0/0", "fourth\n");
+  CHECK(news(files) == Lines{"0 0 third", "0 0 fourth"});
+  CHECK(news(files).empty());
+  std::filesystem::rename(path, path + ".1");
+  CHECK(news(files).empty());
+  print(folder, "attempt_0/0", "fifth\n");
+  CHECK(news(files) == Lines{"0 0 fifth"});
+}

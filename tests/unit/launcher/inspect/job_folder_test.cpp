@@ -147,6 +147,22 @@ TEST_CASE("A card that is garbage, a link or a pipe is passed over") {
   CHECK(trouble.find("remove that folder") != std::string::npos);
 }
 
+TEST_CASE("What is made in a folder is made again where the folder has gone") {
+  const test::Folder top;
+  const std::string base = top / "jobs";
+  std::string trouble;
+  int calls = 0;
+  const auto make = [&] {
+    if (++calls < 5) ::rmdir(base.c_str());
+    return ::mkdir((base + "/a-1").c_str(), 0700) == 0;
+  };
+  CHECK(make_in_folder(base, trouble, make));
+  CHECK(calls == 5);
+  // Another reason is one for good.
+  CHECK_FALSE(make_in_folder(base, trouble, make));
+  CHECK(calls == 6);
+}
+
 TEST_CASE("A job has its folder and its record however often others remove an empty folder") {
   const test::Folder top;
   const std::string base = top / "jobs";
@@ -155,6 +171,7 @@ TEST_CASE("A job has its folder and its record however often others remove an em
     while (!over) {
       ::rmdir((base + "/ended").c_str());
       ::rmdir(base.c_str());
+      ::usleep(100);  // as often as that, and not at each system call of the other
     }
   });
   int folders = 0;

@@ -2,6 +2,7 @@
 #include "agent/core/output/last_lines.hpp"
 #include "agent/core/output/line_filter.hpp"
 #include "agent/core/output/line_prefix.hpp"
+#include "agent/core/output/log_rotation.hpp"
 #include "catch.hpp"
 
 #include <time.h>
@@ -62,6 +63,20 @@ TEST_CASE("A prefix tells when its line was read, where the template asks for it
   CHECK(LinePrefix("${elapsed}", kFields).tells_time());
   CHECK(LinePrefix("[$time]", kFields).tells_time());
   CHECK_FALSE(LinePrefix("${rank} $$elapsed $times", kFields).tells_time());
+}
+
+TEST_CASE("A log file of a bounded size ends with a whole line where one fits") {
+  using muster::agent::bytes_for_file;
+  CHECK(bytes_for_file(1000, 0, "any", true) == 3);
+  CHECK(bytes_for_file(0, 10, "0123456789", true) == 10);
+  CHECK(bytes_for_file(0, 10, "12\n45\n789012", true) == 6);
+  CHECK(bytes_for_file(6, 10, "78901\n", true) == 0);
+  // A line that has begun in the file fills it, and one that fits into none is cut.
+  CHECK(bytes_for_file(6, 10, "78901\n", false) == 4);
+  CHECK(bytes_for_file(10, 10, "1\n", false) == 0);
+  CHECK(bytes_for_file(0, 10, "01234567890\n", true) == 10);
+  // A file of an earlier job may be larger.
+  CHECK(bytes_for_file(99, 10, "1\n", true) == 0);
 }
 
 TEST_CASE("The last twenty lines are kept") {
