@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # More for the tests, which each skip without it: what reads the event files and the weights that we write, draws metrics, wraps
-# programs, and sends functions to other processes.
-extras=(tensorboard safetensors matplotlib uv cloudpickle)
+# programs, sends functions to other processes, and judges JSON by schemas.
+extras=(tensorboard safetensors matplotlib uv cloudpickle jsonschema)
 install_extras() {
   local extra
   # One by one: a machine for which one has no wheel gets the others.

@@ -3,7 +3,7 @@
 
 usage: wheel.py STAGE SOURCE LIBRARIES TAG DIST
 
-STAGE is what `cmake --install` has made (bin, lib, include), and `licenses` of what else is linked in; SOURCE the root of the sources,
+STAGE is what `cmake --install` has made (bin, lib, include, share), and `licenses` of what else is linked in; SOURCE the root of the sources,
 LIBRARIES where the compiler has those that it links, TAG the platform tag; the wheel goes to the directory DIST, and its path to stdout. SOURCE_DATE_EPOCH is the time of its files.
 """
 
@@ -57,12 +57,12 @@ def read(*parts):
         return file.read()
 
 
-def staged_sdk(stage, version):
-    """Yields path and content of lib and include. A wheel has no symbolic links: the library has the name that programs load, and the name
+def staged_files(stage, version):
+    """Yields path and content of lib, include and share. A wheel has no symbolic links: the library has the name that programs load, and the name
     that they are linked with is a script of the linker."""
     soname = f"libmuster.so.{version.split('.', maxsplit=1)[0]}"
     whole = f"libmuster.so.{version}"
-    for top in ("include", "lib"):
+    for top in ("include", "lib", "share"):
         for path in files_below(os.path.join(stage, top)):
             place = os.path.join(top, path)
             if os.path.islink(os.path.join(stage, place)):
@@ -116,7 +116,7 @@ def main(stage, source, libraries, tag, dist):
     for file in files_below(module):
         wheel.add(file, read(module, file))
     wheel.add(f"{data}/scripts/muster", read(stage, "bin", "muster"), executable=True)
-    for file, content in staged_sdk(stage, version):
+    for file, content in staged_files(stage, version):
         wheel.add(f"{data}/data/{file}", content, executable=content.startswith(b"\x7fELF"))
     wheel.add(f"{info}/LICENSE", read(source, "LICENSE"))
     for names in LINKED:

@@ -29,6 +29,7 @@ class Wheel(unittest.TestCase):
         self.put("stage/lib/cmake/Muster/MusterTargets-relwithdebinfo.cmake", f"lib/libmuster.so.{self.version} libmuster.so.0")
         os.symlink(f"libmuster.so.{self.version}", self.path("stage/lib/libmuster.so.0"))
         self.put("stage/lib/muster/libmuster_gloo.so", "\x7fELF plug-in")
+        self.put("stage/share/muster/schema/report.json", "schema")
         self.put("stage/licenses/gloo.txt", "of Gloo")
         for library in wheel.COMPILED_IN:
             self.put(f"compiler/{library}/LICENSE.TXT", library)
@@ -62,6 +63,7 @@ class Wheel(unittest.TestCase):
             self.assertEqual(file.read(f"{data}/data/lib/libmuster.so.0"), b"library")
             self.assertEqual(file.read(f"{data}/data/lib/libmuster.so"), b"INPUT(libmuster.so.0)\n")
             self.assertEqual(file.read(f"{data}/data/lib/cmake/Muster/MusterTargets-relwithdebinfo.cmake"), b"lib/libmuster.so.0 libmuster.so.0")
+            self.assertEqual(file.read(f"{data}/data/share/muster/schema/report.json"), b"schema")
             self.assertIn("muster/__init__.py", names)
             self.assertFalse([name for name in names if "__pycache__" in name])
             self.assertIn(f"Version: {self.version}\n", file.read(f"{info}/METADATA").decode())
