@@ -141,7 +141,7 @@ build() {
     cat "$out/configure.log" >&2
     return 1
   }
-  cmake --build "$out/build" --parallel "$(nproc)" --target muster muster_sdk muster_gloo muster_nccl
+  cmake --build "$out/build" --parallel "$(nproc)" --target muster muster_pages muster_sdk muster_gloo muster_nccl
 }
 
 # write_wheel: prints its path.

@@ -1,6 +1,6 @@
 # Parts that a build can do without, each with a switch MUSTER_WITH_NAME: AUTO builds it where what it needs is found, ON ends the
 # configuration where that is not found, OFF does not look for it.
-foreach(part IN ITEMS GLOO MPI NCCL GPU HWLOC)
+foreach(part IN ITEMS GLOO MPI NCCL GPU HWLOC PAGES)
   set(MUSTER_WITH_${part} AUTO CACHE STRING "ON, OFF or AUTO (where what it needs is found)")
   set_property(CACHE MUSTER_WITH_${part} PROPERTY STRINGS AUTO ON OFF)
   if(NOT MUSTER_WITH_${part} MATCHES "^(AUTO|ON|OFF)$")

@@ -51,6 +51,8 @@ def rank_and_fail(rank):
 
 def main():
     check(subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout.startswith("muster "), "muster --version")
+    for path in ("man/man1/muster-run.1", "zsh/site-functions/_muster", "muster/schema/report.json"):
+        check(os.path.exists(os.path.join(PREFIX, "share", path)), f"share/{path}")
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write("import os, sys\nprint(os.environ['RANK'], sys.prefix)\n"
                      "sys.exit(os.environ['RANK'] == '1' and os.environ['TORCHELASTIC_RESTART_COUNT'] == '0')\n")

@@ -67,7 +67,7 @@ class Configure(unittest.TestCase):
         self.assertIn(f"MUSTER_WITH_MPI is ON, but {mpicc} finds no mpi.h", re.sub(r"\s+", " ", refused.stderr))
 
     def test_parts_that_are_not_wanted(self):
-        parts = ("GLOO", "GPU", "HWLOC", "MPI", "NCCL")
+        parts = ("GLOO", "GPU", "HWLOC", "MPI", "NCCL", "PAGES")
         said = self.configure("-DMUSTER_BUILD_TRAINER=OFF", "-DMUSTER_BUILD_TESTS=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
                               *(f"-DMUSTER_WITH_{part}=OFF" for part in parts)).stdout
         lines = [f"--   {part.lower()}: not built: MUSTER_WITH_{part} is OFF\n" for part in parts]

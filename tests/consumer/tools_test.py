@@ -60,6 +60,12 @@ class Tools(unittest.TestCase):
             self.skipTest("built without Gloo")
         prefix = self.install(BUILD)
         self.assertEqual(sorted(os.listdir(os.path.join(prefix, "bin"))), ["muster", "muster-train"])
+        share = os.path.join(prefix, "share")
+        self.assertIn("report.json", os.listdir(os.path.join(share, "muster", "schema")))
+        if os.path.exists(os.path.join(BUILD, "pages")):
+            for path in ("man/man1/muster-run.1", "man/man1/muster-train.1", "bash-completion/completions/muster", "zsh/site-functions/_muster",
+                         "fish/vendor_completions.d/muster.fish"):
+                self.assertTrue(os.path.exists(os.path.join(share, path)), path)
         self.train(prefix)
 
     def test_where_the_library_folder_has_another_name(self):

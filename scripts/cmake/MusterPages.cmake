@@ -1,0 +1,41 @@
+# muster_pages(PROGRAM...): man pages of muster and of these programs, and the completion files of the shells, from what the programs say of
+# themselves when they have been built.
+function(muster_pages)
+  find_program(MUSTER_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+  find_program(MUSTER_PYTHON python3)
+  set(built_for "${CMAKE_SYSTEM_NAME} on ${CMAKE_SYSTEM_PROCESSOR}")
+  set(found OFF)
+  if(NOT MUSTER_INSTALL)
+    set(text "MUSTER_INSTALL is OFF")
+  elseif(MUSTER_SANITIZE)
+    set(text "the programs have a sanitizer")
+  elseif(CMAKE_CROSSCOMPILING AND NOT built_for STREQUAL "${CMAKE_HOST_SYSTEM_NAME} on ${CMAKE_HOST_SYSTEM_PROCESSOR}")
+    set(text "this machine cannot run muster to ask it, which is built for ${built_for}")
+  elseif(NOT MUSTER_PYTHON)
+    set(text "python3 was not found")
+  else()
+    set(found ON)
+    set(text "man pages, completion for bash, zsh and fish")
+  endif()
+  muster_part(PAGES ${found} "${text}")
+  if(NOT found OR MUSTER_WITH_PAGES STREQUAL OFF)
+    return()
+  endif()
+  set(script "${PROJECT_SOURCE_DIR}/scripts/package/man_pages.py")
+  set(folder "${PROJECT_BINARY_DIR}/pages")
+  set(programs "$<TARGET_FILE:muster>")
+  foreach(program IN LISTS ARGN)
+    list(APPEND programs "$<TARGET_FILE:${program}>")
+  endforeach()
+  add_custom_command(OUTPUT "${folder}/made"
+    COMMAND "${CMAKE_COMMAND}" -E rm -rf "${folder}"
+    COMMAND "${MUSTER_PYTHON}" "${script}" "${folder}" ${programs}
+    COMMAND "${CMAKE_COMMAND}" -E touch "${folder}/made"
+    DEPENDS muster ${ARGN} "${script}" COMMENT "Man pages and completion files" VERBATIM)
+  add_custom_target(muster_pages ALL DEPENDS "${folder}/made")
+  # Optional, as who builds the target muster alone has none.
+  install(DIRECTORY "${folder}/share/man/man1" DESTINATION "${CMAKE_INSTALL_MANDIR}" COMPONENT tools OPTIONAL)
+  foreach(shell IN ITEMS bash-completion zsh fish)
+    install(DIRECTORY "${folder}/share/${shell}" DESTINATION "${CMAKE_INSTALL_DATADIR}" COMPONENT tools OPTIONAL)
+  endforeach()
+endfunction()
