@@ -77,6 +77,12 @@ class Configure(unittest.TestCase):
         refused = self.configure("-DMUSTER_WITH_GLOO=maybe", check=False)
         self.assertIn("MUSTER_WITH_GLOO is maybe; give ON, OFF or AUTO", refused.stderr)
 
+    def test_a_build_for_another_kind_of_machine_has_no_man_pages(self):
+        """They are made by running the programs."""
+        said = self.configure("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=riscv64", "-DMUSTER_BUILD_TRAINER=OFF", "-DMUSTER_BUILD_TESTS=OFF",
+                              *(f"-DMUSTER_WITH_{part}=OFF" for part in ("GLOO", "GPU", "HWLOC", "MPI", "NCCL"))).stdout
+        self.assertIn("pages: not built: this machine cannot run muster to ask it, which is built for Linux on riscv64\n", said)
+
     def test_clang_knows_the_flags_of_single_files(self):
         """They stand beside the loops that are compiled for one instruction set, and g++ has warnings of its own."""
         if shutil.which("clang++-16") is None:
@@ -89,7 +95,8 @@ class Configure(unittest.TestCase):
     def test_the_launcher_alone(self):
         """It needs neither oneDNN nor what comes with it; who has no oneDNN is told so."""
         absent = without("dnnl", "OpenCL", "OpenMP", "Catch2")
-        self.configure("-DMUSTER_BUILD_TRAINER=OFF", "-DMUSTER_BUILD_TESTS=OFF", *absent)
+        said = self.configure("-DMUSTER_BUILD_TRAINER=OFF", "-DMUSTER_BUILD_TESTS=OFF", *absent).stdout
+        self.assertIn("pages: man pages, completion for bash, zsh and fish\n", said)
         result = self.configure("-DMUSTER_BUILD_TRAINER=ON", "-DMUSTER_BUILD_TESTS=OFF", *without("dnnl"), check=False)
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertRegex(re.sub(r"\s+", " ", result.stderr), r"dnnl was not found .*-DMUSTER_BUILD_TRAINER=OFF builds without")
