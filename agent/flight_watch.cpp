@@ -117,8 +117,9 @@ void FlightWatch::ask(const std::vector<Asked>& ranks) {
       try {
         answers = ask_flight_recorders(question->sources, [&question] { return question->goes_on(); });
       } catch (const std::exception&) {
-        // Out of memory: nothing is known then.
+        // Out of memory: nothing is known then, not even who has answered.
         answers = {};
+        for (const FlightSource& source : question->sources) answers.late.push_back(source.rank);
       }
       const std::scoped_lock lock(question->mutex);
       question->answers = std::move(answers);
@@ -175,7 +176,7 @@ void FlightWatch::take(FlightAnswers answers) {
 
 bool FlightWatch::worked_after(int rank, Clock::time_point time) const {
   const auto worker = workers_.find(rank);
-  return worker != workers_.end() && worker->second.work.after(time);
+  return worker != workers_.end() && worker->second.work.may_have_worked_after(time);
 }
 
 void FlightWatch::forget(int rank) {

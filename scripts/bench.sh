@@ -71,7 +71,7 @@ for section in "${sections[@]}"; do
     failed+=("$section")
   fi
 done
-scripts/benchmarks_picture.py
+scripts/benchmarks_picture.py || failed+=(picture)
 if [ ${#failed[@]} -gt 0 ]; then
   echo "bench: failed, and left as they were in docs/benchmarks.md: ${failed[*]}" >&2
   exit 1

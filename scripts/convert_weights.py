@@ -16,6 +16,7 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -264,6 +265,8 @@ def main():
     parser.add_argument("--flatten", choices=("channels-first", "channels-last"), default="channels-first",
                         help="the order in which PyTorch's side of small-cnn flattens its maps (default: as torch.flatten does)")
     options = parser.parse_args()
+    # As Ctrl-C does: what was begun is removed.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     endings = [os.path.splitext(path)[1] for path in (options.source, options.destination)]
     if [ending == ".safetensors" for ending in endings].count(True) != 1 or not set(endings) <= {".safetensors", ".pth", ".pt"}:
         parser.error("give a .pth or .pt and a .safetensors")

@@ -15,7 +15,7 @@ if [ "$(cat $target/packages 2>/dev/null)" = "${packages[*]}" ] && [ -e $target/
   exit 0
 fi
 python=
-for candidate in build/venv/bin/python /usr/bin/python3 python3; do
+for candidate in build/venv/bin/python build/wheel/tools/venv/bin/python /usr/bin/python3 python3; do
   if "$candidate" -m pip --version >/dev/null 2>&1; then
     python=$candidate
     break

@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: scripts/install_deps.sh [launcher|build|unit|test|bench|distribution|all] [--dry-run]
+usage: scripts/install_deps.sh [launcher|build|unit|test|bench|package|distribution|all] [--dry-run]
 
   launcher      compiler, CMake and libraries for muster and the SDK alone (cmake -DMUSTER_BUILD_TRAINER=OFF
                 -DMUSTER_BUILD_TESTS=OFF)
@@ -12,6 +12,7 @@ usage: scripts/install_deps.sh [launcher|build|unit|test|bench|distribution|all]
   unit          build, and what the tests labelled unit and sim use
   test          unit, and what else scripts/test.sh uses
   bench         build, and the peers that scripts/bench.sh measures against
+  package       launcher, and what else scripts/package.sh uses
   distribution  what scripts/test_distribution.sh uses outside the root that it makes, and nothing else
   all           everything
   --dry-run     print what is missing and install nothing
@@ -24,7 +25,7 @@ set_name=build
 dry_run=false
 for argument in "$@"; do
   case "$argument" in
-    launcher | build | unit | test | bench | distribution | all) set_name=$argument ;;
+    launcher | build | unit | test | bench | package | distribution | all) set_name=$argument ;;
     --dry-run) dry_run=true ;;
     --help | -h)
       usage
@@ -84,6 +85,7 @@ case "$set_name" in
     optional=("${test_optional[@]}")
     ;;
   bench) packages+=("${bench_packages[@]}" python3 python3-venv) ;;
+  package) packages=("${launcher_packages[@]}" python3 python3-venv) ;;
   distribution) packages=("${distribution_packages[@]}") ;;
   all)
     packages+=("${test_packages[@]}" "${bench_packages[@]}" "${distribution_packages[@]}")

@@ -9,7 +9,7 @@ usage: scripts/package.sh wheel|--check
 
   wheel    builds build/wheel/dist/muster_launch-VERSION-py3-none-manylinux_2_28_x86_64.whl: the launcher, libmuster with its headers and
            the plug-ins of Gloo and NCCL, and the Python module (docs/install.md). The compiler is that of PyPI's ziglang, the libraries
-           are Debian's (scripts/install_deps.sh launcher), Gloo compiled from Debian's sources.
+           are Debian's (scripts/install_deps.sh package), Gloo compiled from Debian's sources.
   --check  builds it, looks at what it needs (auditwheel; no symbol of a glibc newer than 2.28; at most 8 MB), installs it into an empty
            virtual environment and, as root, into one of Debian 11 (glibc 2.31), and runs jobs there: scripts, a restart, a worker's error.
 
@@ -39,8 +39,8 @@ if [ "$(uname -m)" != x86_64 ]; then
   exit 2
 fi
 
-missing=$(scripts/install_deps.sh launcher --dry-run)
-[ -z "$missing" ] || fail "packages are missing, which scripts/install_deps.sh launcher installs: ${missing//$'\n'/ }"
+missing=$(scripts/install_deps.sh package --dry-run)
+[ -z "$missing" ] || fail "packages are missing, which scripts/install_deps.sh package installs: ${missing//$'\n'/ }"
 
 readonly ziglang=0.17.1 glibc=2.28
 # Of Debian 13, whose sources every mirror has; the SHA-256 is that of its .dsc.

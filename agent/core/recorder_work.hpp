@@ -29,7 +29,7 @@ class RecorderWork {
   }
 
   /// Whether it may have worked after `time`.
-  bool after(Time time) const { return asked_ || (until_ && *until_ > time); }
+  bool may_have_worked_after(Time time) const { return asked_ || (until_ && *until_ > time); }
 
  private:
   std::chrono::milliseconds ask_each_;

@@ -172,7 +172,10 @@ FlightAnswers ask_flight_recorders(const std::vector<FlightSource>& sources,
     if (UniqueFd fd = ask_socket(source)) conversations.push_back({source.rank, std::move(fd)});
   wait_for_answers(conversations, go_on);
   for (Conversation& one : conversations) {
-    if (const auto body = http_body(one.answer)) add_answer(all.answers, *body, one.rank, false, go_on);
+    if (const auto body = http_body(one.answer))
+      add_answer(all.answers, *body, one.rank, false, go_on);
+    else
+      all.late.push_back(one.rank);
     one.answer = {};
   }
   wait_for_files(std::move(files), all, go_on);

@@ -35,7 +35,7 @@ struct FlightAnswer {
 
 struct FlightAnswers {
   std::vector<FlightAnswer> answers{};
-  /// Ranks whose recorder was asked through its pipe and has not written its file in time, but may do so yet.
+  /// Ranks whose recorder was asked and has not answered in time, but may do so yet.
   std::vector<int> late{};
 };
 

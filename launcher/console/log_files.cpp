@@ -27,7 +27,8 @@ constexpr std::size_t kLogPieceBytes = std::size_t{64} << 10;
 /// Files that stay open between two looks, so that what is written before they are removed is still read.
 /// More than that are opened each time.
 constexpr std::size_t kOpenMost = 512;
-/// Files of a bounded size that are read one after the other before those of other ranks have their turn.
+/// Files of a bounded size, each in the place of the one before it, that are read before those of other ranks
+/// have their turn.
 constexpr int kTurnsMost = 16;
 
 /// Returns the folders whose names are a number behind `before`, by that number.
@@ -129,15 +130,17 @@ bool LogFiles::is_older(const struct stat& status) const {
   return filter_.since_ms && written_at_ms < *filter_.since_ms;
 }
 
-/// Under the name that it has now.
+/// Under the name that it has now; where it has none any more, the one that has come after it.
 void LogFiles::open_again(File& file) {
+  const std::string earlier = file.path + std::string(agent::kRotatedSuffix);
+
   struct stat status {};
 
-  for (const std::string& path : {file.path, file.path + std::string(agent::kRotatedSuffix)}) {
+  for (const std::string& path : {file.path, earlier}) {
     file.fd = open_log(path, status);
     if (file.fd && status.st_ino == file.inode) return;
   }
-  file.fd = open_log(file.path, status);
+  if (!file.fd) file.fd = open_log(file.path, status);
   file.inode = status.st_ino;
   file.at = 0;
 }
@@ -157,10 +160,23 @@ void LogFiles::read_one(const Key& key, File& file, const Take& take) {
     if (::lstat(file.path.c_str(), &status) != 0 || status.st_ino == file.inode) return;
     // What was written before another file got the name.
     read_on(file.fd.get(), file.at, pattern, take);
+    const ino_t read_before = file.inode;
     file.fd = open_log(file.path, status);
     file.inode = status.st_ino;
     file.at = 0;
+    read_between(file, read_before, pattern, take);
   }
+}
+
+/// Reads the file that has begun and ended since the last look, if there was one.
+void LogFiles::read_between(const File& file, ino_t read_before, const ConsoleRecord& pattern,
+                            const Take& take) {
+  struct stat status {};
+
+  const UniqueFd between = open_log(file.path + std::string(agent::kRotatedSuffix), status);
+  std::int64_t at = 0;
+  if (between && status.st_ino != read_before && status.st_ino != file.inode)
+    read_on(between.get(), at, pattern, take);
 }
 
 }  // namespace muster::launcher

@@ -57,6 +57,8 @@ class LogFiles {
   void add(const Key& key, std::string path);
   bool is_older(const struct stat& status) const;
   static void open_again(File& file);
+  static void read_between(const File& file, ino_t read_before, const ConsoleRecord& pattern,
+                           const Take& take);
   static void read_one(const Key& key, File& file, const Take& take);
 
   std::string log_dir_;

@@ -141,7 +141,7 @@ void describe_ends(Page& page, const ExitReport& report, const std::string& what
     text += (i > 0 ? "; " : "") + std::string("rank ") + std::to_string(others[i]->rank) + " (" +
             describe(*others[i]) + ")";
   if (others.size() > kNamed) text += "; and " + std::to_string(others.size() - kNamed) + " more";
-  if (!text.empty()) page.line("others", what + text);
+  if (!text.empty()) page.line("others", for_terminal(what + text));
 }
 
 void describe_other_failures(Page& page, const ExitReport& report) {

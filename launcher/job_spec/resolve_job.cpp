@@ -244,6 +244,9 @@ ResolvedJob resolve_job(const CliOptions& options, const System& system) {
   if (options.gather_logs.given && !options.redirects.value.any() && !options.tee.value.any())
     job.notices.push_back(options.gather_logs.given->source +
                           " has nothing to gather: no log files are written; give --tee or --redirects, too");
+  if (options.log_max_size.given && !options.redirects.value.any() && !options.tee.value.any())
+    job.notices.push_back(options.log_max_size.given->source +
+                          " has nothing to bound: no log files are written; give --tee or --redirects, too");
   if (!options.misplaced.empty()) job.notices.push_back(options.misplaced);
   note_unread_variables(system, job.notices);
   resolve_signals(options, spec);

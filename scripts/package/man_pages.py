@@ -26,7 +26,10 @@ ESCAPES = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~
 
 
 def output_of(*command):
-    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8", timeout=60, check=True).stdout
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8", timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SystemExit(f"man_pages.py: no pages can be made: {error}; -DMUSTER_WITH_PAGES=OFF builds without") from error
 
 
 def escaped(text):

@@ -149,13 +149,14 @@ bool LogWriter::State::open_file(LogFile& file) {
 }
 
 /// Leaves the file without a descriptor, with errno, where the next one cannot be made. Where the old one
-/// keeps its name it is written on: no line is lost for the sake of a bound.
+/// keeps its name it is written on for as long again: no line is lost for the sake of a bound.
 void LogWriter::State::rotate(LogFile& file) {
   const std::string earlier = file.path + std::string(kRotatedSuffix);
-  if (::rename(file.path.c_str(), earlier.c_str()) != 0) {
+  // One that somebody has taken away needs no other name.
+  if (::rename(file.path.c_str(), earlier.c_str()) != 0 && errno != ENOENT) {
     const std::string reason = "--log-max-size is not kept on " + host + ": " + reason_text(errno);
     say_once(reason, reason + " (" + earlier + "); such log files grow beyond it");
-    file.max_bytes = 0;
+    file.size = 0;
     return;
   }
   file.last_written = '\n';

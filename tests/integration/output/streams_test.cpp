@@ -135,6 +135,24 @@ TEST_CASE("A log file of a bounded size begins anew, and the one before it is ke
   CHECK(job.output().notes().empty());
 }
 
+TEST_CASE("A log file of a bounded size that is taken away begins anew under its name") {
+  const Folder directory;
+  Collector out;
+  OutputSpec spec = logged(directory);
+  spec.redirects.fallback = kStreamOut;
+  spec.log_max_bytes = 4096;
+  OutputJob job(spec, 1, StandardStreams{0, out.fd(), out.fd()});
+  const WorkerStreams streams =
+      job.start(0, "echo first; log=" + directory.path() +
+                       "/attempt_0/0/stdout.log; until [ -s $log ]; do sleep 0.01; done; rm $log; i=1000; "
+                       "while [ $i -lt 2000 ]; do echo line $i; "
+                       "i=$((i + 1)); done");
+  job.finish();
+  CHECK(bytes_of_file(streams.stdout_log).ends_with("line 1999\n"));
+  CHECK(bytes_of_file(streams.stdout_log + ".1").size() == 4090);
+  CHECK(job.output().notes().empty());
+}
+
 TEST_CASE("A log file whose earlier part cannot be kept goes on beyond its bound, and a note says so") {
   const Folder directory;
   Collector out;

@@ -95,10 +95,13 @@ def test_few_images_for_batch_norm(_folder):
         assert result.returncode == 0, result
         return [line for line in result.stdout.splitlines() if line.startswith("note: ")]
 
-    assert notes("resnet18-imagenet-stem", "--batch-size", "4") == [
-        "note: batch norm takes its statistics from 4 images at a time; below 8 they are poor: give a larger --batch-size, or --sync-batch-norm"]
+    few = "note: batch norm takes its statistics from 4 images at a time; below 8 they are poor: give a larger --batch-size"
+    assert notes("resnet18-imagenet-stem", "--batch-size", "4") == [few]
     assert notes("resnet18-imagenet-stem", "--batch-size", "8") == []
-    assert notes("resnet18-imagenet-stem", "--batch-size", "4", "--sync-batch-norm") == []
+    two = ["run", "--nproc-per-node", "2", "--no-python", TRAIN, "--data", "synthetic:16", "--max-steps", "1", "--model", "resnet18-imagenet-stem",
+           "--batch-size", "4"]
+    assert few + ", or --sync-batch-norm\n" in run([MUSTER, *two], timeout=60).stdout
+    assert "note: batch norm" not in run([MUSTER, *two, "--sync-batch-norm"], timeout=60).stdout
     assert notes("small-cnn", "--batch-size", "4") == []
 
 

@@ -57,16 +57,22 @@ std::string replica_table(const ReplicaFigures& figures) {
 }
 
 /// Says that batch norm has too few images for its statistics, which the loss does not show before the test
-/// images are scored; "" where it has enough, or there is none.
-std::string few_images_note(const nn::ModelSpec& spec, const TrainerOptions& options) {
+/// images are scored; "" where it has enough, or there is none. `ranks`: of the world.
+std::string few_images_note(const nn::ModelSpec& spec, const TrainerOptions& options, std::size_t ranks) {
   constexpr std::size_t kFewImages = 8;
-  const std::size_t images = options.batch_size / static_cast<std::size_t>(options.learner.replicas);
-  if (spec.buffers.empty() || options.learner.sync_batch_norm || images >= kFewImages) return "";
+  const LearnerOptions& learner = options.learner;
+  const auto parts = static_cast<std::size_t>(learner.reducer.deterministic_micro_batches);
+  std::size_t images = options.batch_size / static_cast<std::size_t>(learner.replicas);
+  if (learner.sync_batch_norm) images *= ranks;
+  if (parts > 0) images = options.batch_size * static_cast<std::size_t>(options.accumulation) * ranks / parts;
+  if (spec.buffers.empty() || images >= kFewImages) return "";
+  const bool may_sync = ranks > 1 && parts == 0 && learner.replicas == 1 && !learner.sync_batch_norm;
   return format(
-      "note: batch norm takes its statistics from %zu image%s at a time; below %zu they are poor: give a "
-      "larger "
-      "--batch-size, or --sync-batch-norm\n",
-      images, images == 1 ? "" : "s", kFewImages);
+      "note: batch norm takes its statistics from %zu image%s at a time; below %zu they are poor: %s\n",
+      images, images == 1 ? "" : "s", kFewImages,
+      parts > 0  ? "give a larger --batch-size, or fewer --micro-batches"
+      : may_sync ? "give a larger --batch-size, or --sync-batch-norm"
+                 : "give a larger --batch-size");
 }
 
 }  // namespace
@@ -124,8 +130,9 @@ JsonLine Run::facts() {
 RunEnd Run::run() {
   if (speaks()) {
     write_(introduction());
-    if (const std::string note = few_images_note(trainer_.learner().spec(), options_.trainer); !note.empty())
-      write_(note);
+    const auto ranks = static_cast<std::size_t>(world_.info().size);
+    const std::string note = few_images_note(trainer_.learner().spec(), options_.trainer, ranks);
+    if (!options_.eval_only && !note.empty()) write_(note);
     log_->start(facts());
   }
   for (const std::string& text : checkpoints_.begin())

@@ -112,4 +112,10 @@ TEST_CASE("A log file of a bounded size is read on where the next one begins, an
   CHECK(news(files).empty());
   print(folder, "attempt_0/0", "fifth\n");
   CHECK(news(files) == Lines{"0 0 fifth"});
+  // Two files follow one another between two looks.
+  std::filesystem::rename(path, path + ".1");
+  print(folder, "attempt_0/0", "sixth\n");
+  std::filesystem::rename(path, path + ".1");
+  print(folder, "attempt_0/0", "seventh\n");
+  CHECK(news(files) == Lines{"0 0 sixth", "0 0 seventh"});
 }

@@ -23,7 +23,8 @@ ExitReport full_report() {
   auto first = node(NodeOutcome::failed, {worker(0, WorkerOutcome::stopped_by_us, killed_by(SIGTERM), 2),
                                           worker(1, WorkerOutcome::failed_by_itself, killed_by(SIGSEGV), 1)});
   auto second = node(NodeOutcome::stopped, {worker(2, WorkerOutcome::not_started, exited(0), 0),
-                                            worker(3, WorkerOutcome::stopped_by_us, exited(7), 1)});
+                                            worker(3, WorkerOutcome::stopped_by_us, exited(7), 1),
+                                            worker(4, WorkerOutcome::failed_by_itself, exited(9), 2)});
   first.max_restarts = second.max_restarts = 3;
   first.restarts = 2;
   first.decisions.push_back({2, "rank 1 on node7 failed", "no restart: none is left", false, 2, 0, true});
@@ -43,6 +44,7 @@ ExitReport full_report() {
                            "sleeping",          {"a"}};
   second.workers[1].stop_signal = SIGTERM;
   second.workers[0].start_error = "no such file";
+  second.workers[2].watchdog = "the timer of \x1b]0;title\x07\n  exit code  0";
   JobSpec spec = job();
   spec.arguments = {"train.py", "a b"};
   spec.version = "1.2.3";
@@ -72,8 +74,10 @@ TEST_CASE("A report that is read reads as it did when it was written") {
     const std::string json = to_json(report);
     const ExitReport read = report_from_json(json);
     CHECK(to_page(read) == to_page(report));
+    CHECK(to_page(read).find('\x1b') == std::string::npos);
     CHECK(to_json(read) == json);
   }
+  CHECK(to_page(reports[0]).find("\n  exit code  0") == std::string::npos);
   CHECK_THAT(to_page(reports[1]), Contains("muster: train.py succeeded\n") && Contains("  exit code  0\n"));
   CHECK(to_text(reports[1]).empty());
 }
