@@ -82,10 +82,11 @@ make_tools() {
 make_prefix() {
   local arch=x86_64-linux-gnu package
   rm -rf "$prefix"
-  mkdir -p "$prefix/include/openssl" "$prefix/lib/cmake"
-  for package in boost nlohmann spdlog CLI fmt hwloc hwloc.h; do
+  mkdir -p "$prefix/include/openssl" "$prefix/include/hwloc" "$prefix/lib/cmake"
+  for package in boost nlohmann spdlog CLI fmt hwloc.h; do
     ln -s "/usr/include/$package" "$prefix/include/$package"
   done
+  ln -s /usr/include/hwloc/*.h "/usr/include/$arch/hwloc/autogen" "$prefix/include/hwloc/"
   ln -s /usr/include/openssl/* "/usr/include/$arch/openssl/"* "$prefix/include/openssl/"
   ln -s "/usr/lib/$arch/libssl.a" "/usr/lib/$arch/libcrypto.a" "$prefix/lib/"
   for package in nlohmann_json CLI11; do
