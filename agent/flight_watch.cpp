@@ -111,15 +111,18 @@ void FlightWatch::ask(const std::vector<Asked>& ranks) {
   }
   if (question->sources.empty()) return;
   asked_at_ = now;
+  // Made here, since there may be no memory for it where it is needed.
+  std::vector<int> everybody;
+  for (const FlightSource& source : question->sources) everybody.push_back(source.rank);
   try {
-    thread_ = start_helper_thread("muster:flights", [question] {
+    thread_ = start_helper_thread("muster:flights", [question, everybody = std::move(everybody)]() mutable {
       FlightAnswers answers;
       try {
         answers = ask_flight_recorders(question->sources, [&question] { return question->goes_on(); });
       } catch (const std::exception&) {
         // Out of memory: nothing is known then, not even who has answered.
         answers = {};
-        for (const FlightSource& source : question->sources) answers.late.push_back(source.rank);
+        answers.late.swap(everybody);
       }
       const std::scoped_lock lock(question->mutex);
       question->answers = std::move(answers);

@@ -29,10 +29,11 @@ constexpr const char* kShowHelp =
 ExitReport read_report(const std::string& path) {
   const auto text = read_file(path, kReportBytesMax + 1);
   if (!text)
-    throw LaunchError(kExitLauncherFailure,
-                      path + " cannot be read: " + std::generic_category().message(errno));
+    throw LaunchError(kExitLauncherFailure, path +
+                                                " cannot be read: " + std::generic_category().message(errno) +
+                                                "; give a file that 'muster run --report FILE' has written");
   if (text->size() > kReportBytesMax)
-    throw LaunchError(kExitLauncherFailure, path + " has more than 256 MiB");
+    throw LaunchError(kExitLauncherFailure, path + " has more than 256 MiB, so it is no report");
   try {
     return report_from_json(*text);
   } catch (const std::invalid_argument& error) {

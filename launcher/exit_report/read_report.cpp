@@ -109,7 +109,8 @@ ExitReport report_from_json(const std::string& text) {
       throw std::invalid_argument(std::string("it has no schema ") + kReportSchema);
     if (const int version = json.at("version").get<int>(); version != kReportVersion)
       throw std::invalid_argument("it has version " + std::to_string(version) +
-                                  " of its schema, and this muster reads " + std::to_string(kReportVersion));
+                                  " of its schema, and this muster reads " + std::to_string(kReportVersion) +
+                                  "; show it with the muster that has written it");
     return report_from(json);
   } catch (const Value::exception& error) {
     throw std::invalid_argument(error.what());

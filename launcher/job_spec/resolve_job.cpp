@@ -241,12 +241,12 @@ ResolvedJob resolve_job(const CliOptions& options, const System& system) {
   resolve_rendezvous(options, system, job);
   resolve_times(options, system, spec);
   resolve_output(options, system, spec);
-  if (options.gather_logs.given && !options.redirects.value.any() && !options.tee.value.any())
-    job.notices.push_back(options.gather_logs.given->source +
-                          " has nothing to gather: no log files are written; give --tee or --redirects, too");
-  if (options.log_max_size.given && !options.redirects.value.any() && !options.tee.value.any())
-    job.notices.push_back(options.log_max_size.given->source +
-                          " has nothing to bound: no log files are written; give --tee or --redirects, too");
+  const bool has_files = options.redirects.value.any() || options.tee.value.any();
+  for (const auto& [given, verb] :
+       {std::pair(options.gather_logs.given, "gather"), std::pair(options.log_max_size.given, "bound")})
+    if (given && !has_files)
+      job.notices.push_back(given->source + " has nothing to " + verb +
+                            ": no log files are written; give --tee or --redirects, too");
   if (!options.misplaced.empty()) job.notices.push_back(options.misplaced);
   note_unread_variables(system, job.notices);
   resolve_signals(options, spec);

@@ -155,7 +155,7 @@ void LogWriter::State::rotate(LogFile& file) {
   // One that somebody has taken away needs no other name.
   if (::rename(file.path.c_str(), earlier.c_str()) != 0 && errno != ENOENT) {
     const std::string reason = "--log-max-size is not kept on " + host + ": " + reason_text(errno);
-    say_once(reason, reason + " (" + earlier + "); such log files grow beyond it");
+    say_once(reason, reason + " (" + earlier + "); such log files grow beyond it until that name is free");
     file.size = 0;
     return;
   }

@@ -34,13 +34,13 @@ class LogWriter {
   /// output. Beyond `max_bytes` (0: never) the file gets the name PATH.1, in place of an earlier one of that
   /// name, and another one begins (core/output/log_rotation.hpp).
   File open(std::string path, std::uint64_t max_bytes = 0);
-  void append(File file, std::string_view bytes);
-  bool full(File file) const;
+  void append(File id, std::string_view bytes);
+  bool full(File id) const;
   /// Drops what is appended until half of the queue is free again, because the disk is too slow for this
   /// file.
-  void drop_until_room(File file);
+  void drop_until_room(File id);
   /// Closes the file after all that waits for it has been written.
-  void close(File file);
+  void close(File id);
   /// Closes all files, for which no append() follows; the thread ends when everything is written.
   void stop();
   bool ended() const;

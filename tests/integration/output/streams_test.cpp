@@ -22,6 +22,14 @@ OutputSpec logged(const Folder& directory) {
   return spec;
 }
 
+/// Stdout goes to a file that begins anew at 4 KiB.
+OutputSpec bounded(const Folder& directory) {
+  OutputSpec spec = logged(directory);
+  spec.redirects.fallback = kStreamOut;
+  spec.log_max_bytes = 4096;
+  return spec;
+}
+
 }  // namespace
 
 TEST_CASE("A single worker gets our own streams") {
@@ -116,10 +124,7 @@ TEST_CASE("A prefix that tells the time is that of when the line was read, on th
 TEST_CASE("A log file of a bounded size begins anew, and the one before it is kept") {
   const Folder directory;
   Collector out;
-  OutputSpec spec = logged(directory);
-  spec.redirects.fallback = kStreamOut;
-  spec.log_max_bytes = 4096;
-  OutputJob job(spec, 1, StandardStreams{0, out.fd(), out.fd()});
+  OutputJob job(bounded(directory), 1, StandardStreams{0, out.fd(), out.fd()});
   const WorkerStreams streams =
       job.start(0, "i=1000; while [ $i -lt 3000 ]; do echo line $i; i=$((i + 1)); done");
   job.finish();
@@ -138,10 +143,7 @@ TEST_CASE("A log file of a bounded size begins anew, and the one before it is ke
 TEST_CASE("A log file of a bounded size that is taken away begins anew under its name") {
   const Folder directory;
   Collector out;
-  OutputSpec spec = logged(directory);
-  spec.redirects.fallback = kStreamOut;
-  spec.log_max_bytes = 4096;
-  OutputJob job(spec, 1, StandardStreams{0, out.fd(), out.fd()});
+  OutputJob job(bounded(directory), 1, StandardStreams{0, out.fd(), out.fd()});
   const WorkerStreams streams =
       job.start(0, "echo first; log=" + directory.path() +
                        "/attempt_0/0/stdout.log; until [ -s $log ]; do sleep 0.01; done; rm $log; i=1000; "
@@ -156,10 +158,7 @@ TEST_CASE("A log file of a bounded size that is taken away begins anew under its
 TEST_CASE("A log file whose earlier part cannot be kept goes on beyond its bound, and a note says so") {
   const Folder directory;
   Collector out;
-  OutputSpec spec = logged(directory);
-  spec.redirects.fallback = kStreamOut;
-  spec.log_max_bytes = 4096;
-  OutputJob job(spec, 1, StandardStreams{0, out.fd(), out.fd()});
+  OutputJob job(bounded(directory), 1, StandardStreams{0, out.fd(), out.fd()});
   std::filesystem::create_directories(directory.path() + "/attempt_0/0/stdout.log.1/x");
   const WorkerStreams streams =
       job.start(0, "i=1000; while [ $i -lt 2000 ]; do echo line $i; i=$((i + 1)); done");

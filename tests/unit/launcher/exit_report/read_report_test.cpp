@@ -107,7 +107,9 @@ TEST_CASE("What is no report is refused, and what is wrong with it is said") {
   CHECK_THAT(trouble(R"({"schema": 3})"), Contains("type must be string"));
   Json other = Json::parse(to_json(full_report()));
   other["version"] = 2;
-  CHECK(trouble(other.dump()) == "it has version 2 of its schema, and this muster reads 1");
+  CHECK(
+      trouble(other.dump()) ==
+      "it has version 2 of its schema, and this muster reads 1; show it with the muster that has written it");
   other["version"] = 1;
   other["outcome"] = "fine";
   CHECK(trouble(other.dump()) == "'fine' is no outcome of a job");

@@ -176,7 +176,12 @@ TEST_CASE("Output flags and their variables") {
   CHECK(spec.agent.output.tee.any());
   CHECK(resolve({"--log-line-prefix-template=f", "true"}, system).spec.agent.output.line_prefix_template ==
         "f");
-  CHECK(resolve({"--log-max-size=64K", "true"}).spec.agent.output.log_max_bytes == 65536);
+  const ResolvedJob bounded = resolve({"--log-max-size=64K", "true"});
+  CHECK(bounded.spec.agent.output.log_max_bytes == 65536);
+  CHECK(bounded.notices ==
+        std::vector<std::string>{"--log-max-size has nothing to bound: no log files are written; "
+                                 "give --tee or --redirects, too"});
+  CHECK(resolve({"--log-max-size=64K", "--tee=3", "true"}).notices.empty());
   const JobSpec kept = resolve({"--log-dir=logs", "--rdzv-id=../a b", "true"}, system).spec;
   CHECK(kept.agent.output.log_dir == "logs/_.._a_b_XXXXXX");
   CHECK_FALSE(kept.agent.output.log_dir_is_temporary);
