@@ -20,6 +20,7 @@
 #include "rendezvous/tls/peer_identity.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -172,11 +173,19 @@ GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
   return options;
 }
 
-/// Removes an empty log directory in place of an agent that is gone.
-void tidy_logs(const AgentSpec& spec) {
-  const OutputSpec& output = spec.output;
-  if (!NodeTraits(spec).distant_launcher || !output.log_dir_is_temporary || output.log_dir.empty()) return;
-  remove_empty_log_directory(node_log_directory(output.log_dir, spec.node.name));
+bool has_ended(int pidfd) {
+  pollfd process{pidfd, POLLIN, 0};
+  return ::poll(&process, 1, 0) > 0;
+}
+
+/// Removes an empty log directory in place of an agent that is gone, or of the launcher on this host that is.
+void tidy_logs(const NodeProcesses& node) {
+  const OutputSpec& output = node.spec.output;
+  if (!output.log_dir_is_temporary || output.log_dir.empty()) return;
+  if (NodeTraits(node.spec).distant_launcher)
+    remove_empty_log_directory(node_log_directory(output.log_dir, node.spec.node.name));
+  else if (has_ended(node.launcher_pidfd))
+    remove_empty_directories(output.log_dir);
 }
 
 }  // namespace
@@ -233,7 +242,7 @@ int run_node_processes(NodeProcesses node) {
     drop_standard_input_and_output();
   };
   const int code = run_guardian(options, run_daemon, run_agent, after_start);
-  tidy_logs(node.spec);
+  tidy_logs(node);
   return code;
 }
 

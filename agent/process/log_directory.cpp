@@ -31,7 +31,12 @@ void leave_log_directory(const OutputSpec& output, bool succeeded) {
 }
 
 void remove_empty_log_directory(const std::string& path) {
-  std::vector<fs::path> directories = {fs::path(path).parent_path(), path};
+  remove_empty_directories(path);
+  ::rmdir(fs::path(path).parent_path().c_str());
+}
+
+void remove_empty_directories(const std::string& path) {
+  std::vector<fs::path> directories = {path};
   std::error_code error;
   for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;
        entry.increment(error))

@@ -21,7 +21,11 @@ void make_directory_path(const std::string& path);
 /// this process could not.
 void leave_log_directory(const OutputSpec& output, bool succeeded);
 
-/// Removes a directory, those in it, and the one above it, as far as they are empty. Never removes a file.
+/// Removes a node's part of a job's log directory, with the directories in it, and the one above it, as far
+/// as they are empty. Never removes a file.
 void remove_empty_log_directory(const std::string& path);
+
+/// Removes a directory and those in it, as far as they are empty. Never removes a file.
+void remove_empty_directories(const std::string& path);
 
 }  // namespace muster::agent

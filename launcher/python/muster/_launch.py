@@ -8,13 +8,13 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, Optional, Union
 
 from muster import _call
+from muster._folder import call_folder
 from muster._program import FlagValue, find_program, flags_of
 from muster.errors import LaunchError, UsageError, WorkerFailed, error_of
 from muster.report import Report, read_report
@@ -57,7 +57,7 @@ def launch(
     for name in _NO_JOBS:
         if flags.get(name):
             raise TypeError(f"{name} starts no job that could be waited for; call the program muster for it")
-    with tempfile.TemporaryDirectory(prefix="muster-call-") as folder:  # of mode 0700
+    with call_folder() as folder:
         environment = {**os.environ, **(env or {}), "PYTHON_EXEC": python or sys.executable}
         options: dict[str, FlagValue] = {"nproc_per_node": nproc_per_node, **flags}
         options["export"] = _exported(flags.get("export"), env)

@@ -163,7 +163,7 @@ class End(unittest.TestCase):
         """Launches the function on two workers, in a program of its own, and waits until both run."""
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
-        self.calls = tempfile.TemporaryDirectory()  # of a killed caller it is left
+        self.calls = tempfile.TemporaryDirectory()
         self.addCleanup(self.calls.cleanup)
         self.mark = f"module-{os.getpid()}-{self._testMethodName}"
         program = ("import functions, muster, sys\n"
@@ -198,6 +198,14 @@ class End(unittest.TestCase):
         self.start("wait_for_the_end")
         self.process.kill()
         wait_until(lambda: marked(self.mark) == [], "the end of every process of the job", LIMIT_S)
+        self.assertEqual(len(self.folders()), 1)
+        self.addCleanup(setattr, tempfile, "tempdir", tempfile.tempdir)
+        tempfile.tempdir = self.calls.name
+        self.assertEqual(muster.launch(functions.add, 1, kwargs={"two": 2}).results, {0: 3})
+        self.assertEqual(self.folders(), [], "the next call removes it")
+
+    def folders(self):
+        return [name for name in os.listdir(self.calls.name) if name.startswith("muster-call-")]
 
 
 class Environment(unittest.TestCase):

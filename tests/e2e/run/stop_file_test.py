@@ -96,6 +96,13 @@ class StopFile(unittest.TestCase):
             self.assertEqual(process.returncode, code, err)
         self.assertEqual([name for name in os.listdir(self.temporary) if name.startswith("muster_stop_")], [])
 
+    def test_a_killed_launcher_leaves_no_folder(self):
+        process = self.start("--nproc-per-node", "2")
+        self.ready("0.0", "1.0")
+        self.assertTrue([name for name in os.listdir(self.temporary) if not name.startswith("muster_stop_")])
+        process.kill()
+        wait_until(lambda: not os.listdir(self.temporary), "the folders of the job are gone: %s" % os.listdir(self.temporary))
+
     def test_a_signal(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             with self.subTest(signal=number.name):

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 namespace muster::checkpoint {
@@ -59,15 +60,27 @@ std::string place_of(const std::string& path) {
   return std::move(place.path);
 }
 
+/// Whether a file begins as those of torch.save do: a zip archive, before PyTorch 1.6 the pickle of its own
+/// magic number. As the length of a header either is more than any file has.
+bool is_of_torch_save(std::string_view first) {
+  return (first.starts_with("PK\x03\x04") && !first.ends_with(std::string_view("\0\0\0\0", 4))) ||
+         first == "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46";
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   OpenFile file = open_file(path_);
   fd_ = std::move(file.fd);
   const std::uint64_t size = file.bytes;
+  std::string first(std::min(size, kLengthBytes), '\0');
+  read_exactly(fd_.get(), std::as_writable_bytes(std::span(first)), 0, path_);
+  if (is_of_torch_save(first))
+    throw Error(ErrorCode::invalid_argument,
+                path_ +
+                    " is a file of torch.save; scripts/convert_weights.py of Muster's sources makes a "
+                    "safetensors file of it");
   try {
-    std::string first(std::min(size, kLengthBytes), '\0');
-    read_exactly(fd_.get(), std::as_writable_bytes(std::span(first)), 0, path_);
     std::string json(header_length(first, size), '\0');
     read_exactly(fd_.get(), std::as_writable_bytes(std::span(json)), kLengthBytes, path_);
     header_ = parse_header(json, size - kLengthBytes - json.size());

@@ -65,14 +65,25 @@ void append_file(const fs::path& file, Images& images) {
   }
 }
 
-/// The files of a folder. Throws where it is none, or has none to train on though that is needed.
+/// Whether this is what others read: the archive, or the folder, whose batches are pickles.
+bool is_python_version(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return path.extension() == ".gz" || path.extension() == ".tgz";
+  return fs::exists(path / "data_batch_1", error) && !fs::exists(path / "data_batch_1.bin", error);
+}
+
 struct Files {
   std::vector<fs::path> train;
   fs::path test;
 };
 
+/// The files of a folder. Throws where it is none, or has none to train on though that is needed.
 Files files_of(const fs::path& folder, bool needs_training) {
   std::error_code error;
+  if (is_python_version(folder))
+    fail(folder.string() +
+         " is CIFAR-10's Python version; scripts/convert_cifar10.py of Muster's sources makes the binary "
+         "version of it, which --data reads");
   if (!fs::is_directory(folder, error))
     fail(folder.string() + (fs::exists(folder, error) ? " is not a folder" : " does not exist") + kAdvice);
   Files files;

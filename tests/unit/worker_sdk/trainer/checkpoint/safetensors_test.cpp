@@ -127,6 +127,10 @@ TEST_CASE("A file that is cut, too short or no file is refused by its name") {
   };
   says(refusal(""), "a file of 0 bytes");
   says(refusal("1234567"), "a file of 7 bytes");
+  says(refusal("PK\x03\x04\x14 zip of torch.save"), "scripts/convert_weights.py");
+  says(refusal("\x80\x02\x8a\nl\xfc\x9c"
+               "F\xf9 j\xa8P\x19."),
+       "scripts/convert_weights.py");
   says(refusal(std::string(8, '\xff') + "{}"), "the header would have 18446744073709551615 bytes");
   says(refusal(with_length("{}").substr(0, 9)), "the header would have 2 bytes");
   says(refusal(with_length("{" + tensor("a", "[2]", 0, 8) + "}") + "1234567"), "the file is cut");

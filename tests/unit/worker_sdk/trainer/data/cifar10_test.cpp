@@ -47,6 +47,11 @@ TEST_CASE("Bad files are named, with their size and what to do") {
   CHECK(contains(error_of(folder / "plain"), "plain is not a folder"));
   CHECK(contains(error_of(folder.path()), "has none of data_batch_1.bin to data_batch_5.bin"));
 
+  folder.write("cifar-10-python.tar.gz", "x");
+  CHECK(contains(error_of(folder / "cifar-10-python.tar.gz"), "Python version; scripts/convert_cifar10.py"));
+  folder.write("data_batch_1", "x");
+  CHECK(contains(error_of(folder.path()), "Python version; scripts/convert_cifar10.py"));
+
   folder.write("data_batch_1.bin", record(1));
   CHECK(contains(error_of(folder.path()), "test_batch.bin: No such file"));
   folder.write("test_batch.bin", "");
