@@ -34,6 +34,12 @@ endif()
 if(MUSTER_WARNINGS_AS_ERRORS)
   target_compile_options(muster_options INTERFACE -Werror)
 endif()
+# By which debuggers find what was stripped (component debug); many compilers ask the linker for it anyway.
+include(CheckLinkerFlag)
+check_linker_flag(CXX LINKER:--build-id MUSTER_HAVE_BUILD_IDS)
+if(MUSTER_HAVE_BUILD_IDS)
+  target_link_options(muster_options INTERFACE LINKER:--build-id)
+endif()
 if(MUSTER_SANITIZE)
   target_compile_options(muster_options INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)

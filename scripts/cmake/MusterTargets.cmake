@@ -23,6 +23,7 @@ function(muster_plugin name)
     foreach(component sdk tools)
       install(TARGETS muster_${name} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/muster" COMPONENT ${component} OPTIONAL)
     endforeach()
+    set_property(GLOBAL APPEND PROPERTY muster_installed muster_${name})
   endif()
 endfunction()
 

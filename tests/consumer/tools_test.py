@@ -4,13 +4,11 @@
 older systems than the one it was built on."""
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 import unittest
 
 import interop
-from installed import BUILD, cached
+from installed import BUILD, configured, library_folder
 
 # The oldest glibc that our programs shall run on: RHEL 9's. Ubuntu 22.04 has 2.35, Debian 12 2.36.
 OLDEST_GLIBC = (2, 34)
@@ -27,12 +25,6 @@ def newest_glibc(path):
     """Of the versioned symbols that a program or a library needs."""
     listing = interop.run(["objdump", "-T", path]).stdout
     return max(version(found) for found in re.findall(r"\(?GLIBC_(2\.[\d.]+)\)? ", listing))
-
-
-def library_folder():
-    """What Debian calls the library folder under /usr, and elsewhere what Fedora does."""
-    triple = subprocess.run(["cc", "-print-multiarch"], capture_output=True, text=True, check=False).stdout.strip()
-    return "lib/" + triple if triple else "lib64"
 
 
 class Tools(unittest.TestCase):
@@ -69,15 +61,10 @@ class Tools(unittest.TestCase):
         self.train(prefix)
 
     def test_where_the_library_folder_has_another_name(self):
-        """As in a distribution's package. The tree is configured only: what it would build is built already."""
         if not os.path.exists(GLOO):
             self.skipTest("built without Gloo")
         tree, folder = os.path.join(self.folder, "tree"), library_folder()
-        interop.run(["cmake", "-S", interop.ROOT, "-B", tree, "-DMUSTER_BUILD_TESTS=OFF", f"-DCMAKE_INSTALL_LIBDIR={folder}",
-                     "-DMUSTER_SANITIZE=" + cached("MUSTER_SANITIZE")], timeout=240)
-        for name in ("bin", "lib"):
-            shutil.rmtree(os.path.join(tree, name), ignore_errors=True)
-            os.symlink(os.path.join(BUILD, name), os.path.join(tree, name))
+        configured(tree, folder)
         prefix = self.install(tree)
         self.assertIn("libmuster_gloo.so", os.listdir(os.path.join(prefix, folder, "muster")))
         self.assertFalse(os.path.exists(os.path.join(prefix, "lib", "muster")))

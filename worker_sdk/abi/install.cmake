@@ -12,6 +12,7 @@ else()
 endif()
 install(TARGETS ${libraries} EXPORT MusterTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT sdk NAMELINK_COMPONENT sdk)
+set_property(GLOBAL APPEND PROPERTY muster_installed ${libraries})
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/worker_sdk/include/muster" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   COMPONENT sdk FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${without})
 install(EXPORT MusterTargets NAMESPACE Muster:: DESTINATION "${cmake_folder}" COMPONENT sdk)
