@@ -83,7 +83,7 @@ build() {
     return 2
   }
   compile muster muster-train || return 2
-  compile muster_nccl nccl_tests || missing+=("NCCL (nccl.h of 2.28.9 or later and cuda_runtime_api.h)")
+  compile muster_nccl nccl_tests || missing+=("NCCL (nccl.h of 2.19 or later and cuda_runtime_api.h)")
   compile muster_cuda muster-gpu-check device_tests || missing+=("training on GPUs (nvcc of CUDA 13, headers of cuDNN 9)")
   compile muster_gloo >/dev/null 2>&1 || true # for groups of several hosts, which these checks do not have
   [ ${#missing[@]} -eq 0 ] || {

@@ -2,15 +2,27 @@
 # Puts headers and libraries of NCCL and of the CUDA runtime into build/cuda, from NVIDIA's packages on PyPI
 # (200 MB are fetched, 220 MB kept): the NCCL plug-in and the fakes of its tests are compiled against them. A folder that
 # is complete is kept. Where it cannot be made, that is said and is no failure: the plug-in is then not built, unless CUDA
-# and NCCL are installed.
+# and NCCL are installed. With the argument 2.19: the oldest headers that suffice, of NCCL and of CUDA apart, into build/cuda-2.19, for
+# scripts/test_builds.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # The runtime's headers include those of the compiler (crt/), which are a package of their own since CUDA 13, and one of CCCL (nv/target).
 packages=(nvidia-nccl-cu13==2.28.9 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85)
 target=build/cuda
+case "${1:-}" in
+  '') ;;
+  2.19)
+    packages=(nvidia-nccl-cu12==2.19.3 nvidia-cuda-runtime-cu12==12.1.105 nvidia-cuda-nvcc-cu12==12.1.105)
+    target=build/cuda-2.19
+    ;;
+  *)
+    echo "usage: scripts/fetch_cuda_headers.sh [2.19]" >&2
+    exit 2
+    ;;
+esac
 
-if [ "$(cat $target/packages 2>/dev/null)" = "${packages[*]}" ] && [ -e $target/lib/libcudart.so.13 ]; then
+if [ "$(cat $target/packages 2>/dev/null)" = "${packages[*]}" ] && [ -e $target/lib ]; then
   echo "${packages[*]}"
   exit 0
 fi
@@ -36,10 +48,16 @@ for wheel in "$scratch"/*.whl; do
   "$python" -m zipfile -e "$wheel" "$scratch"
 done
 rm -rf "$scratch"/nvidia/cu13/include/cccl  # the rest of CCCL: 30 MB that nothing here includes
-mkdir -p "$scratch/cuda/lib"
-cp -r "$scratch"/nvidia/cu13/include "$scratch/cuda/include"
-cp -r "$scratch"/nvidia/nccl/include/. "$scratch/cuda/include"
-mv "$scratch"/nvidia/nccl/lib/libnccl.so.2 "$scratch"/nvidia/cu13/lib/libcudart.so.13 "$scratch/cuda/lib"
+mkdir -p "$scratch/cuda/include" "$scratch/cuda/lib"
+if [ $target = build/cuda-2.19 ]; then
+  mv "$scratch"/nvidia/nccl/include "$scratch/cuda/nccl"
+fi
+for folder in "$scratch"/nvidia/*/include; do
+  cp -r "$folder/." "$scratch/cuda/include"
+done
+if [ $target = build/cuda ]; then  # with libraries, which tests ask for their version
+  mv "$scratch"/nvidia/nccl/lib/libnccl.so.2 "$scratch"/nvidia/cu13/lib/libcudart.so.13 "$scratch/cuda/lib"
+fi
 echo "${packages[*]}" >"$scratch/cuda/packages"
 rm -rf "$target"
 mv "$scratch/cuda" "$target"

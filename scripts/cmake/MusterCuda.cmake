@@ -1,4 +1,4 @@
-# muster_cuda_headers: the headers of NCCL and of the CUDA runtime, and nothing to link. build/cuda
+# muster_cuda_headers: the headers of NCCL, 2.19 or later, and of the CUDA runtime, and nothing to link. build/cuda
 # (scripts/fetch_cuda_headers.sh) comes first, so that tests mean the same version everywhere; then an installed CUDA.
 set(_fetched "${PROJECT_SOURCE_DIR}/build/cuda")
 set(_places "$ENV{CUDA_HOME}" "$ENV{CUDA_PATH}" "$ENV{NCCL_HOME}" /usr/local/cuda)
@@ -13,14 +13,21 @@ if(NOT MUSTER_WITH_NCCL STREQUAL OFF AND MUSTER_NCCL_INCLUDE AND MUSTER_CUDART_I
   file(STRINGS "${MUSTER_NCCL_INCLUDE}/nccl.h" _lines REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) [0-9]+")
   string(REGEX MATCHALL "[0-9]+" _numbers "${_lines}")
   string(JOIN "." MUSTER_NCCL_VERSION ${_numbers})
-  if(MUSTER_NCCL_VERSION VERSION_LESS 2.28.9)
-    set(_reason "${MUSTER_NCCL_INCLUDE}/nccl.h is ${MUSTER_NCCL_VERSION}, and 2.28.9 (ncclCommRevoke) is needed")
+  if(MUSTER_NCCL_VERSION VERSION_LESS 2.19)
+    set(_reason "${MUSTER_NCCL_INCLUDE}/nccl.h is ${MUSTER_NCCL_VERSION}, and 2.19 is needed, as at run time")
   else()
     set(MUSTER_HAVE_CUDA_HEADERS ON)
   endif()
 endif()
 
+# The fakes of tests/fakes are of CUDA 13's runtime, and so are tests that run on them.
+set(MUSTER_HAVE_CUDA_FAKES OFF)
 if(MUSTER_HAVE_CUDA_HEADERS)
+  file(STRINGS "${MUSTER_CUDART_INCLUDE}/cuda_runtime_api.h" _lines REGEX "^#define CUDART_VERSION +[0-9]+")
+  string(REGEX MATCH "[0-9]+" _number "${_lines}")
+  if(_number GREATER_EQUAL 13000)
+    set(MUSTER_HAVE_CUDA_FAKES ON)
+  endif()
   add_library(muster_cuda_headers INTERFACE)
   target_include_directories(muster_cuda_headers SYSTEM INTERFACE "${MUSTER_NCCL_INCLUDE}" "${MUSTER_CUDART_INCLUDE}")
   muster_part(NCCL ON "${MUSTER_NCCL_VERSION}, ${MUSTER_NCCL_INCLUDE}")

@@ -66,6 +66,24 @@ class Configure(unittest.TestCase):
         self.assertEqual(refused.returncode, 1, refused.stdout)
         self.assertIn(f"MUSTER_WITH_MPI is ON, but {mpicc} finds no mpi.h", re.sub(r"\s+", " ", refused.stderr))
 
+    def test_headers_of_nccl(self):
+        """Those of the oldest version that runs are enough."""
+        def write(name, text):
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+
+        header = "#define NCCL_MAJOR 2\n#define NCCL_MINOR {}\n#define NCCL_PATCH 5\n"
+        write("cuda_runtime_api.h", "")
+        write("nccl.h", header.format(19))
+        where = [f"-DMUSTER_{name}_INCLUDE={self.folder}" for name in ("NCCL", "CUDART")]
+        without_others = [f"-DMUSTER_WITH_{part}=OFF" for part in ("GLOO", "MPI", "GPU")]
+        said = self.configure("-DMUSTER_BUILD_TOOLS=OFF", *where, *without_others).stdout
+        self.assertIn(f"nccl: 2.19.5, {self.folder}\n", said)
+        write("nccl.h", header.format(18))
+        refused = self.configure("-DMUSTER_WITH_NCCL=ON", check=False)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn(f"MUSTER_WITH_NCCL is ON, but {self.folder}/nccl.h is 2.18.5, and 2.19 is needed", re.sub(r"\s+", " ", refused.stderr))
+
     def test_parts_that_are_not_wanted(self):
         parts = ("GLOO", "GPU", "HWLOC", "MPI", "NCCL", "PAGES")
         said = self.configure("-DMUSTER_BUILD_TRAINER=OFF", "-DMUSTER_BUILD_TESTS=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",

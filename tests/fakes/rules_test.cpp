@@ -5,8 +5,8 @@
 
 #include "catch.hpp"
 #include "tests/fakes/cuda/fake_cuda.hpp"
+#include "worker_sdk/comm/nccl/nccl_headers.hpp"
 
-#include <nccl.h>
 #include <unistd.h>
 
 #include <array>

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -119,7 +120,7 @@ FAKE_EXPORT ncclResult_t ncclGetVersion(int* version) {
 #ifdef FAKE_OLD_NCCL
   constexpr int kVersion = NCCL_VERSION(2, 19, 3);
 #else
-  constexpr int kVersion = NCCL_VERSION_CODE;
+  constexpr int kVersion = std::max(NCCL_VERSION_CODE, NCCL_VERSION(2, 28, 9));  // whose functions it has
 #endif
   *version = other != nullptr ? std::atoi(other) : kVersion;
   return ncclSuccess;

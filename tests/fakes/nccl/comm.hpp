@@ -4,8 +4,7 @@
 
 #include "tests/fakes/cuda/fake_cuda.hpp"
 #include "tests/fakes/nccl/segment.hpp"
-
-#include <nccl.h>
+#include "worker_sdk/comm/nccl/nccl_headers.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -27,6 +27,12 @@ std::mutex& mutex_of(int device) {
   return mutexes[static_cast<std::size_t>(device) % mutexes.size()];
 }
 
+/// Names a communicator in NCCL's own messages; a header before 2.27 has no place for a name.
+template <typename Config>
+void set_name(Config& config, const char* name) {
+  if constexpr (requires { config.commName; }) config.commName = name;
+}
+
 /// Sleeps longer each time, because NCCL answers within microseconds or after seconds.
 class Pause {
  public:
@@ -99,7 +105,7 @@ ncclResult_t Communicator::state_of_comm() {
 void Communicator::init(const ncclUniqueId& id, int rank, int size, const Patience& patience) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.commName = group_.c_str();
+  set_name(config, group_.c_str());
   {
     const std::lock_guard lock(mutex_);
     state_ = State::starting;

@@ -2,11 +2,11 @@
 // Loads NCCL, the CUDA runtime and its driver as tables of function pointers.
 #pragma once
 
+#include "worker_sdk/comm/nccl/nccl_headers.hpp"
 #include "worker_sdk/comm/plugin/nvidia_library.hpp"
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <nccl.h>
 
 #include <string>
 
