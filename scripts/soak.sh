@@ -16,6 +16,7 @@ For MINUTES (30 if none are given), each stage with its share of them:
   hosts      jobs on three hosts made of namespaces, a random process of which gets a random signal at a random moment
   metrics    a job that Debian's Prometheus scrapes
   yama       whose stacks may be read under each scope of Yama, in a virtual machine with Debian's kernel
+  frameworks eight programs of PyTorch, Transformers, Lightning, accelerate and DeepSpeed, beside torchrun
   hangs      PyTorch programs that hang, on more ranks and on three hosts; these and slow ones with the default of --hang-timeout
   faults     every fault in every phase, on every backend
   contract   what all backends must do, on every backend
@@ -233,6 +234,7 @@ stage_hosts() {
 }
 
 stage_metrics() { whole "prometheus_test.py" 400 "$python" tests/soak/prometheus_test.py; }
+stage_frameworks() { whole "frameworks_test.py" 1500 "$python" tests/soak/frameworks_test.py; }
 stage_yama() { whole "yama_test.py" 700 "$python" tests/soak/yama_test.py; }
 
 # Each of its runs takes some minutes; the last one begins in time.
@@ -358,6 +360,7 @@ if [ ${#fallen[@]} -eq 0 ]; then
   stage hangs $((budget * 6 / 100))
   stage metrics $((budget / 100))
   stage yama $((budget / 100))
+  stage frameworks $((budget / 100))
   stage faults $((budget * 11 / 100))
   stage contract $((budget * 7 / 100))
   stage recipe $((budget * 7 / 100))
