@@ -29,7 +29,7 @@ def test_numbers_that_are_none(_folder):
             refused(flag, *DATA, flag, word)
     refused("is no finite number", *DATA, "--clip-norm", "nan")
     refused("--seed: -1 is below 0", *DATA, "--seed", "-1")
-    refused("--powersgd-rank: Value 65 not in range", *DATA, "--powersgd-rank", "65")
+    refused("--powersgd-rank: '65' is outside of what is possible; give a whole number from 1 to 64", *DATA, "--powersgd-rank", "65")
     for word in ("0", "-1", "all", "1.5"):
         refused("give none, block, sqrt or a number from 1", *DATA, "--checkpoint-activations", word)
     refused('--checkpoint-activations: network "small-cnn" cannot be cut into 5 segments; give a number from 1 to 4', *DATA,
@@ -136,7 +136,7 @@ def test_bucket_sizes(folder):
         return sum(event["name"] == "all_reduce" and event["ph"] == "X" for event in events) // 2
 
     assert [sums("0.01"), sums("1"), sums("100")] == [3, 2, 1]
-    refused("--first-bucket-mib: Value 0 not in range", *DATA, "--first-bucket-mib", "0")
+    refused("--first-bucket-mib: '0' is outside of what is possible; give a number from 0.001 to 4096", *DATA, "--first-bucket-mib", "0")
 
 
 def test_seed_of_compression(folder):

@@ -3,6 +3,7 @@
 #include "muster/error.hpp"
 #include "worker_sdk/parallel/compression.hpp"
 #include "worker_sdk/parallel/power_sgd.hpp"
+#include "worker_sdk/trainer/program/between.hpp"
 #include "worker_sdk/trainer/program/train_flags.hpp"
 
 #include <CLI/CLI.hpp>
@@ -12,8 +13,8 @@
 namespace muster::examples {
 namespace {
 
-const CLI::Range kShare(0.0, 1.0);
-const CLI::Range kRate(0.0, 1000.0);
+const CLI::Validator kShare = between(0.0, 1.0);
+const CLI::Validator kRate = between(0.0, 1000.0);
 
 /// Adds a flag with a value that has a default.
 template <typename Value>
@@ -59,8 +60,8 @@ void add_checkpoint_flags(CLI::App& app, train::CheckpointOptions& checkpoints, 
       "Folder for checkpoints: after each epoch, and before the run ends because of SIGTERM. A run goes on "
       "from the newest complete one there, so a job that is restarted resumes by itself");
   add(keeping, "--checkpoint-every", checkpoints.every, "Also every so many steps; 0: not",
-      CLI::Range(0, 1'000'000'000));
-  add(keeping, "--keep", checkpoints.keep, "Newest checkpoints that stay", CLI::Range(1, 1'000'000));
+      between(0, 1'000'000'000));
+  add(keeping, "--keep", checkpoints.keep, "Newest checkpoints that stay", between(1, 1'000'000));
   keeping.add_flag("--no-resume", words.no_resume, "Starts anew whatever is in that folder");
   keeping.add_option("--resume-from", checkpoints.resume_from,
                      "One checkpoint (a folder in a --checkpoint-dir) to go on from; what --checkpoint-dir "
@@ -102,11 +103,11 @@ void add_model_flags(CLI::App& app, TrainOptions& options, Words& words) {
       "each rank has one that works",
       CLI::IsMember({"auto", "cpu", "cuda"}));
   add(group, "--label-smoothing", learner.label_smoothing, "Share of each target spread over all classes",
-      CLI::Range(0.0, 0.99));
+      between(0.0, 0.99));
   add(group, "--ema", learner.ema_decay,
       "Decay of a moving average of the weights, for example 0.999, which is then evaluated in their place; "
       "0: none",
-      CLI::Range(0.0, 0.999999));
+      between(0.0, 0.999999));
 }
 
 void add_data_flags(CLI::App& app, TrainOptions& options, Words& words) {
@@ -119,15 +120,15 @@ void add_data_flags(CLI::App& app, TrainOptions& options, Words& words) {
       ->required();
   add(group, "--crop-padding", loader.augmentation.crop_padding,
       "Random crops of training images after so many black pixels were added on each side; usual: 4",
-      CLI::Range(0, 16));
+      between(0, 16));
   group.add_flag("--flip", loader.augmentation.flip, "Flips half of the training images left to right");
   add(group, "--normalization", words.normalization,
       "Deviations that pixels are divided by. dataset: of all pixels of the training set (0.2470, 0.2435, "
       "0.2616); per-image: mean of those within each image (0.2023, 0.1994, 0.2010), as many recipes have it",
       CLI::IsMember({"dataset", "per-image"}));
   add(group, "--loader-threads", loader.threads,
-      "Threads of each rank that prepare batches while the network computes; 0: none", CLI::Range(0, 256));
-  add(group, "--prefetch", loader.prefetch, "Batches that are prepared ahead", CLI::Range(1, 1024));
+      "Threads of each rank that prepare batches while the network computes; 0: none", between(0, 256));
+  add(group, "--prefetch", loader.prefetch, "Batches that are prepared ahead", between(1, 1024));
 }
 
 void add_optimizer_flags(CLI::App& app, TrainOptions& options, Words& words) {
@@ -135,14 +136,14 @@ void add_optimizer_flags(CLI::App& app, TrainOptions& options, Words& words) {
   optim::OptimizerOptions& optimizer = trainer.learner.optimizer;
   train::Recipe& recipe = trainer.recipe;
   CLI::App& steps = in_group(app, "Steps");
-  add(steps, "--epochs", trainer.epochs, "Passes over the training images", CLI::Range(1, 1'000'000));
-  add(steps, "--batch-size", trainer.batch_size, "Images per step and rank", CLI::Range(1, 65536));
+  add(steps, "--epochs", trainer.epochs, "Passes over the training images", between(1, 1'000'000));
+  add(steps, "--batch-size", trainer.batch_size, "Images per step and rank", between(1, 65536));
   add(steps, "--accumulate", trainer.accumulation,
-      "Batches of each rank whose gradients are added for one step", CLI::Range(1, 65536));
+      "Batches of each rank whose gradients are added for one step", between(1, 65536));
   add(steps, "--global-batch", options.global_batch,
       "Images per step of all ranks, in place of --batch-size: the same training on any number of ranks; 0: "
       "unset",
-      CLI::Range(0, 1 << 24));
+      between(0, 1 << 24));
   steps.add_flag("--drop-last", trainer.drop_last,
                  "Leaves out images at the end of an epoch that fill no whole step");
 
@@ -167,23 +168,23 @@ void add_optimizer_flags(CLI::App& app, TrainOptions& options, Words& words) {
   add(group, "--epsilon", optimizer.epsilon, "Of adam and adamw", kShare);
   add(group, "--clip-norm", trainer.learner.reducer.max_norm,
       "Largest L2 norm of the gradient over all parameters; longer ones are scaled down; 0: any",
-      CLI::Range(0.0, 1e9));
+      between(0.0, 1e9));
   add(group, "--schedule", words.schedule,
       "Of the learning rate: constant; step (see --lr-step-epochs); cosine (down to --lr-min); one-cycle (up "
       "from a 25th, then down to nearly nothing)",
       CLI::IsMember(optim::schedule_names()));
   add(group, "--warmup-epochs", recipe.warmup_epochs, "Epochs in which the rate rises to its full height",
-      CLI::Range(0.0, 1e6));
+      between(0.0, 1e6));
   add(group, "--warmup-start", recipe.warmup_start,
       "Share of the rate at which the warm-up starts; -1: at the rate for 256 images where --lr-per-256 "
       "scales up, else at a tenth",
-      CLI::Range(-1.0, 1.0));
+      between(-1.0, 1.0));
   group.get_option("--warmup-start")->check([](const std::string& text) {
     const double share = std::strtod(text.c_str(), nullptr);
     return share < 0 && share != -1 ? text + " is neither a share nor -1" : std::string();
   });
   add(group, "--lr-step-epochs", recipe.step_epochs, "Schedule step: epochs between two falls",
-      CLI::Range(1e-6, 1e6));
+      between(1e-6, 1e6));
   add(group, "--lr-gamma", recipe.gamma, "Schedule step: factor of a fall", kShare);
   add(group, "--lr-min", recipe.minimum, "Schedule cosine: the last rate", kRate);
   add(group, "--lr-peak-share", recipe.peak_share, "Schedule one-cycle: share of the steps before the peak",
@@ -203,10 +204,10 @@ void add_parallel_flags(CLI::App& app, TrainOptions& options, Words& words) {
       CLI::IsMember({"ddp", "zero1", "zero2", "fsdp", "dp"}));
   add(group, "--unit-mb", words.unit_mebibytes,
       "fsdp: neighbouring layers are gathered together up to so many MiB; 0: each on its own",
-      CLI::Range(0.0, 65536.0));
+      between(0.0, 65536.0));
   add(group, "--prefetch-units", words.prefetch_units,
-      "fsdp: units that are gathered while another one is computed; each takes memory", CLI::Range(0, 64));
-  add(group, "--replicas", words.replicas, "dp: replicas, each with a thread", CLI::Range(1, 64));
+      "fsdp: units that are gathered while another one is computed; each takes memory", between(0, 64));
+  add(group, "--replicas", words.replicas, "dp: replicas, each with a thread", between(1, 64));
   group.add_flag("--sync-batch-norm", trainer.learner.sync_batch_norm,
                  "Batch norm over the images of all ranks");
   group.add_flag("--deterministic-world", words.deterministic_world,
@@ -214,21 +215,20 @@ void add_parallel_flags(CLI::App& app, TrainOptions& options, Words& words) {
                  "--global-batch, too. Costs speed: small batches, and sums in a fixed tree");
   add(group, "--micro-batches", words.deterministic_micro_batches,
       "With --deterministic-world: parts of a step that are computed on their own, a power of two",
-      CLI::Range(1, 1024));
+      between(1, 1024));
   add(group, "--compress", words.compression,
       "How gradients travel: none; bf16 or fp16: rounded to 16 bits; powersgd: as two narrow matrices, with "
       "the error kept for the next step",
       CLI::IsMember({"none", "bf16", "fp16", "powersgd"}));
-  add(group, "--powersgd-rank", words.power_sgd_rank, "Columns of those matrices", CLI::Range(1, 64));
+  add(group, "--powersgd-rank", words.power_sgd_rank, "Columns of those matrices", between(1, 64));
   add(group, "--bucket-mib", words.bucket_mebibytes, "MiB of gradients that are reduced with one call",
-      CLI::Range(0.001, 4096.0));
+      between(0.001, 4096.0));
   add(group, "--first-bucket-mib", words.first_bucket_mebibytes,
       "The same for the call that comes first in a step, so that it starts early, and for the last one, "
       "which nothing hides",
-      CLI::Range(0.001, 4096.0));
+      between(0.001, 4096.0));
   add(group, "--check-every", trainer.check_every,
-      "Steps after which the ranks compare their parameters; 0: only at the end",
-      CLI::Range(0, 1'000'000'000));
+      "Steps after which the ranks compare their parameters; 0: only at the end", between(0, 1'000'000'000));
 }
 
 void add_run_flags(CLI::App& app, TrainOptions& options, Words& words) {
@@ -248,7 +248,7 @@ void add_run_flags(CLI::App& app, TrainOptions& options, Words& words) {
       "Threads of each rank; 0: OMP_NUM_THREADS if it is set (launchers set 1 for several workers), else its "
       "part of the processors that the ranks of this machine may use, but 1 with --deterministic-world, "
       "whose bits depend on it",
-      CLI::Range(0, 4096));
+      between(0, 4096));
   group.add_flag("--eval-only", run.eval_only,
                  "Scores the test images with the weights of --checkpoint-dir, --resume-from or --init-from, "
                  "and ends; training images, --optimizer and --seed do not matter");
@@ -258,21 +258,21 @@ void add_run_flags(CLI::App& app, TrainOptions& options, Words& words) {
       "is trained, no image is read");
   group.add_flag("--json", options.json, "With --dry-run: the estimate as JSON");
   add(group, "--max-steps", run.max_steps, "Steps after which the run ends; 0: those of its epochs",
-      CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+      between(std::int64_t{0}, std::int64_t{1} << 40));
   add(group, "--time-limit", run.time_limit,
       "Seconds after which training ends with the step under way; the test images are then counted; 0: none",
-      CLI::Range(0.0, 1e9));
+      between(0.0, 1e9));
 
   add_checkpoint_flags(app, run.checkpoints, words);
 
   CLI::App& watching = in_group(app, "Watching");
   add(watching, "--log-every", run.log.progress.every,
       "Lines about every so many steps; 0: a bar on a terminal, else a line every ten seconds",
-      CLI::Range(0, 1'000'000'000));
+      between(0, 1'000'000'000));
   watching.add_option("--metrics", run.log.metrics, "File that gets a JSON object a line");
   watching.add_option("--tensorboard", run.log.tensorboard, "Folder that gets events for TensorBoard");
   add(watching, "--metrics-every", run.log.metrics_every, "Steps between two entries in those",
-      CLI::Range(1, 1'000'000'000));
+      between(1, 1'000'000'000));
   watching.add_option("--profile", run.profile,
                       "File that gets a Chrome trace of all ranks; also says which rank arrives last");
 }
