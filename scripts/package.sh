@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Builds what users install: today the wheel muster-launch.
+# Builds what users install: the wheel muster-launch and a tarball.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
 usage: scripts/package.sh wheel|--check
+       scripts/package.sh tarball [--check]
 
   wheel    builds build/wheel/dist/muster_launch-VERSION-py3-none-manylinux_2_28_x86_64.whl: the launcher, libmuster with its headers and
            the plug-ins of Gloo and NCCL, and the Python module (docs/install.md). The compiler is that of PyPI's ziglang, the libraries
            are Debian's (scripts/install_deps.sh package), Gloo compiled from Debian's sources.
   --check  builds it, looks at what it needs (auditwheel; no symbol of a glibc newer than 2.28; at most 8 MB), installs it into an empty
            virtual environment and, as root, into one of Debian 11 (glibc 2.31), and runs jobs there: scripts, a restart, a worker's error.
+  tarball  builds build/tarball/muster-VERSION-linux-x86_64.tar.gz: what the wheel has, in a folder that works wherever it is unpacked; with
+           --check, unpacks it twice, and runs jobs there.
 
-x86_64 only. The folder is build/wheel; what is compiled is kept for the next time.
+x86_64 only. The folder of the wheel is build/wheel; what is compiled is kept for the next time.
 TEXT
 }
 
@@ -22,8 +25,22 @@ fail() {
   exit 1
 }
 
-case "${1:-}" in
+# check_of [--check]: the last argument of those that may have it.
+check_of() {
+  case "$#:${1:-}" in
+    0:) check=false ;;
+    1:--check) check=true ;;
+    *)
+      usage >&2
+      exit 2
+      ;;
+  esac
+}
+
+kind=${1:-}
+case "$kind" in
   wheel) check=false ;;
+  tarball) check_of "${@:2}" ;;
   --check) check=true ;;
   --help | -h)
     usage
@@ -35,10 +52,29 @@ case "${1:-}" in
     ;;
 esac
 if [ "$(uname -m)" != x86_64 ]; then
-  echo "package.sh: wheels are built on x86_64, and this machine is $(uname -m); build from source there (scripts/quickstart.sh)" >&2
+  echo "package.sh: packages are built on x86_64, and this machine is $(uname -m); build from source there (scripts/quickstart.sh)" >&2
   exit 2
 fi
 
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH
+
+timed() {
+  local title=$1 begin
+  shift
+  begin=$(date +%s.%N)
+  "$@"
+  printf '== %s: %.1f s\n' "$title" "$(python3 -c "import sys; print(float(sys.argv[2]) - float(sys.argv[1]))" "$begin" "$(date +%s.%N)")"
+}
+
+# fetch_headers: of NCCL and the CUDA runtime, into build/cuda.
+fetch_headers() {
+  scripts/fetch_cuda_headers.sh
+  [ -e build/cuda/include/nccl.h ] || fail "what is built has the plug-in of NCCL, and its headers could not be fetched from PyPI: see above."
+}
+
+# shellcheck source=scripts/debian_root.sh
+. scripts/debian_root.sh
 missing=$(scripts/install_deps.sh package --dry-run)
 [ -z "$missing" ] || fail "packages are missing, which scripts/install_deps.sh package installs: ${missing//$'\n'/ }"
 
@@ -50,8 +86,6 @@ tools=$out/tools
 prefix=$out/prefix
 zig_build=(-G Ninja --toolchain "$PWD/scripts/package/zig_toolchain.cmake" -DMUSTER_WHEEL_TOOLS="$tools" -DMUSTER_WHEEL_PREFIX="$prefix"
   -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1" -DCMAKE_INSTALL_LIBDIR=lib)
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
-export SOURCE_DATE_EPOCH
 
 # make_tools: the compiler, under names that CMake takes for one, and what looks at the wheel.
 make_tools() {
@@ -135,8 +169,7 @@ TEXT
 
 build() {
   local cuda=$PWD/build/cuda/include
-  scripts/fetch_cuda_headers.sh
-  [ -e "$cuda/nccl.h" ] || fail "the wheel has the plug-in of NCCL, and its headers could not be fetched from PyPI: see above."
+  fetch_headers
   cmake -S . -B "$out/build" "${zig_build[@]}" -DMUSTER_NCCL_INCLUDE="$cuda" -DMUSTER_CUDART_INCLUDE="$cuda" \
     -DMUSTER_BUILD_TRAINER=OFF -DMUSTER_BUILD_TESTS=OFF >"$out/configure.log" || {
     cat "$out/configure.log" >&2
@@ -180,16 +213,16 @@ check_here() {
   rm -rf "$out/here"
   python3 -m venv "$out/here"
   timed 'pip install' "$out/here/bin/python" -m pip install --quiet --disable-pip-version-check "$1"
-  MUSTER_WHEEL_PREFIX=$out/here timed 'jobs in a virtual environment' "$out/here/bin/python" scripts/package/try_wheel.py
+  timed 'jobs in a virtual environment' "$out/here/bin/python" scripts/package/try_installed.py "$out/here" "$out/here/lib"
 }
 
-# check_sdk: programs of somebody else's, by this machine's compiler, against the library that the wheel has installed: a project in C++,
-# and a program in C that names the library to the linker alone.
+# check_sdk THERE PROGRAMS: programs of somebody else's, by this machine's compiler, against the library that lies in the folder THERE: a
+# project in C++, and a program in C that names the library to the linker alone.
 check_sdk() {
-  local there=$out/here programs=$out/programs backend said
+  local there=$1 programs=$2 backend said
   rm -rf "$programs"
   { cmake -S tests/consumer/project -B "$programs" -G Ninja -DCMAKE_PREFIX_PATH="$there" && cmake --build "$programs" --target ring; } >"$programs.log" ||
-    fail "the project in tests/consumer/project cannot be built with the wheel: see $programs.log"
+    fail "the project in tests/consumer/project cannot be built with what lies in $there: see $programs.log"
   for backend in shm gloo; do
     said=$(MUSTER_BACKEND=$backend "$there/bin/muster" run --nproc-per-node 2 "$programs/ring") || fail "a program in C++ fails over $backend: $said"
     echo "ok: ${said%%$'\n'*} (C++, $backend)"
@@ -207,35 +240,33 @@ check_root() {
   copy_names
   rm -rf "$root/muster"
   mkdir "$root/muster"
-  cp "$1" scripts/package/try_wheel.py "$root/muster/"
+  cp "$1" scripts/package/try_installed.py "$root/muster/"
   # What it asks for comes from here: a root may not know the certificates of this machine's way to PyPI.
   "$tools/venv/bin/python" -m pip download --quiet --disable-pip-version-check --dest "$root/muster" --only-binary :all: "$1"
   in_root sh -c 'dpkg-query --show python3-venv >/dev/null 2>&1 || { apt-get update && apt-get install --yes --no-install-recommends python3-venv && apt-get clean; }' \
     >"$out/root.log" 2>&1 || fail "python3-venv cannot be installed in $root: see $out/root.log"
   in_root sh -c 'rm -rf /venv && python3 -m venv /venv'
   timed 'pip install on Debian 11' in_root sh -c '/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-index --find-links /muster muster-launch'
-  timed 'jobs on Debian 11' in_root env MUSTER_WHEEL_PREFIX=/venv /venv/bin/python /muster/try_wheel.py
+  timed 'jobs on Debian 11' in_root /venv/bin/python /muster/try_installed.py /venv /venv/lib
 }
 
-timed() {
-  local title=$1 begin
-  shift
-  begin=$(date +%s.%N)
-  "$@"
-  printf '== %s: %.1f s\n' "$title" "$(python3 -c "import sys; print(float(sys.argv[2]) - float(sys.argv[1]))" "$begin" "$(date +%s.%N)")"
-}
-
-# shellcheck source=scripts/debian_root.sh
-. scripts/debian_root.sh
 make_tools
 make_prefix
 make_gloo
 build
 wheel=$(write_wheel)
+if [ "$kind" = tarball ]; then
+  # shellcheck source=scripts/package/tarball.sh
+  . scripts/package/tarball.sh
+  tarball=$(write_tarball)
+  echo "$tarball"
+  ! $check || check_tarball "$tarball"
+  exit
+fi
 echo "$wheel"
 if $check; then
   check_needs "$wheel"
   check_here "$wheel"
-  timed 'programs in C and C++' check_sdk
+  timed 'programs in C and C++' check_sdk "$out/here" "$out/programs"
   check_root "$wheel"
 fi

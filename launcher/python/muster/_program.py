@@ -26,19 +26,22 @@ def warn_of_clash() -> None:
 
 
 def find_program() -> str:
-    """Returns the path of `muster`: that in MUSTER_PROGRAM, else the one installed with this Python, else that of PATH."""
+    """Returns the path of `muster`: that in MUSTER_PROGRAM, else the one of the tarball that this module belongs to, else the one installed
+    with this Python, else that of PATH."""
     warn_of_clash()
     named = os.environ.get("MUSTER_PROGRAM")
     if named:
         return named
-    folders = (sysconfig.get_path("scripts"), os.path.dirname(sys.executable), sysconfig.get_path("scripts", f"{os.name}_user"))
+    modules = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    tarball = [os.path.join(os.path.dirname(modules), "bin")] if os.path.basename(modules) == "python" else []
+    folders = (*tarball, sysconfig.get_path("scripts"), os.path.dirname(sys.executable), sysconfig.get_path("scripts", f"{os.name}_user"))
     beside = [os.path.join(folder, "muster") for folder in folders if folder]
     for path in beside:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     found = shutil.which("muster")
     if found is None:
-        raise FileNotFoundError(f"the program 'muster' is neither at {beside[0]} nor in PATH; install it there (pip install muster-launch) "
+        raise FileNotFoundError(f"the program 'muster' is neither at {beside[len(tarball)]} nor in PATH; install it there (pip install muster-launch) "
                                 "or name it by the environment variable MUSTER_PROGRAM")
     return found
 

@@ -287,6 +287,20 @@ class Clash(unittest.TestCase):
                 sys.path.remove(folder)
 
 
+class Tarball(unittest.TestCase):
+    def test_a_module_beside_a_folder_bin_uses_the_program_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            module = os.path.join(folder, "python", "muster")
+            shutil.copytree(os.path.dirname(_program.__file__), module)
+            program = os.path.join(folder, "bin", "muster")
+            os.mkdir(os.path.dirname(program))
+            os.symlink(os.path.realpath(os.environ["MUSTER_PROGRAM"]), program)
+            environment = {name: value for name, value in os.environ.items() if name != "MUSTER_PROGRAM"}
+            ran = subprocess.run([sys.executable, "-c", "from muster import _program; print(_program.find_program())"], text=True, check=True,
+                                 env={**environment, "PYTHONPATH": os.path.dirname(module)}, capture_output=True, timeout=LIMIT_S)
+            self.assertEqual(ran.stdout, program + "\n")
+
+
 class Elastic(unittest.TestCase):
     def test_outputs_come_by_rank(self):
         config = muster.LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2, rdzv_backend="c10d", max_restarts=0)
