@@ -14,7 +14,7 @@ endfunction()
 # muster_plugin(NAME SOURCES ... LIBS ...): a backend as a shared object of its own, libmuster_<NAME>.so, where the loader finds it.
 function(muster_plugin name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
-  add_library(muster_${name} MODULE ${ARG_SOURCES})
+  add_library(muster_${name} MODULE ${ARG_SOURCES} "${PROJECT_SOURCE_DIR}/worker_sdk/comm/plugin/plugin_release.cpp")
   target_link_libraries(muster_${name} PRIVATE muster_options ${ARG_LIBS})
   set(exported "${PROJECT_SOURCE_DIR}/worker_sdk/abi/muster.map")
   set_target_properties(muster_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/muster" LINK_DEPENDS "${exported}")

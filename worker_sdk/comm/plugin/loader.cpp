@@ -3,6 +3,7 @@
 
 #include "muster/error.hpp"
 #include "worker_sdk/comm/plugin/border.hpp"
+#include "worker_sdk/comm/plugin/release.hpp"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -88,9 +89,11 @@ const muster_plugin& load_plugin(const std::string& name) {
   if (symbol == nullptr) throw cannot_load(name, dlerror());
   const muster_plugin* const plugin = reinterpret_cast<muster_plugin_entry_fn>(symbol)();
   if (plugin == nullptr || plugin->version != kTableVersion)
-    throw cannot_load(name, "it has version " + std::to_string(plugin == nullptr ? 0 : plugin->version) +
-                                " of the interface and this Muster " + std::to_string(kTableVersion) +
-                                "; both must come from one installation");
+    throw Error(ErrorCode::unsupported,
+                "the backend '" + name + "' cannot be loaded: " +
+                    say_both_releases(handle, plugin == nullptr ? 0 : plugin->version, kTableVersion) +
+                    "; install the same version of both, or set MUSTER_PLUGIN_PATH to the folder of its own "
+                    "plug-ins");
   return *plugin;
 }
 

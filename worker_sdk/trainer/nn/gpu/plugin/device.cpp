@@ -4,6 +4,7 @@
 #include "muster/error.hpp"
 #include "worker_sdk/comm/plugin/border.hpp"
 #include "worker_sdk/comm/plugin/loader.hpp"
+#include "worker_sdk/comm/plugin/release.hpp"
 #include "worker_sdk/trainer/nn/gpu/plugin/table.hpp"
 
 #include <dlfcn.h>
@@ -32,7 +33,10 @@ const DeviceTable& load_table(const std::string& plugin) {
   if (symbol == nullptr) throw unusable(plugin, dlerror());
   const DeviceTable* const table = reinterpret_cast<TableEntry>(symbol)();
   if (table->version != kTableVersion || table->layout != table_layout())
-    throw unusable(plugin, "it is of another build of Muster; both must come from one installation");
+    throw unusable(plugin,
+                   muster::plugin::say_both_releases(handle, table->version, kTableVersion) +
+                       "; install the same version of both, or set MUSTER_PLUGIN_PATH to the folder of its "
+                       "own plug-ins");
   return *table;
 }
 
