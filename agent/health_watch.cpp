@@ -88,7 +88,7 @@ void HealthWatch::started(const rendezvous::RoundResult& place, int local_rank, 
   if (timeout_.count() <= 0 || !tell_) return;
   place_ = place;
   if (workers_.empty()) wait();
-  workers_.push_back({local_rank, pid, pid, WorkerEvidence(pid),
+  workers_.push_back({local_rank, pid, pid, std::nullopt,
                       RankTracker(place.first_rank + local_rank, place.round, tell_after(timeout_),
                                   std::max(3 * interval(timeout_), kGapAtLeast)),
                       false});
@@ -186,14 +186,14 @@ bool HealthWatch::suspects() const {
 
 void HealthWatch::look_into(Worker& worker, pid_t program) {
   worker.program = program;
-  worker.evidence = WorkerEvidence(program);
+  worker.evidence.emplace(program);
   worker.tracker.change_process();
 }
 
 /// Looks for the program below wrappers that wait for it.
 void HealthWatch::follow(Worker& worker) {
   for (int wrappers = 0; wrappers < kWrappersMax; ++wrappers) {
-    const auto below = worker.evidence.wrapped_program();
+    const auto below = worker.evidence->wrapped_program();
     if (!below) return;
     look_into(worker, *below);
   }
@@ -201,8 +201,9 @@ void HealthWatch::follow(Worker& worker) {
 
 /// Returns whether the worker stands still, so that its stack is worth reading.
 bool HealthWatch::look_at(Worker& worker) {
+  if (!worker.evidence) worker.evidence.emplace(worker.pid);
   if (worker.looks++ % kLooksPerSearch == 0) follow(worker);
-  auto sample = worker.evidence.read(Clock::now());
+  auto sample = worker.evidence->read(Clock::now());
   if (!sample) {
     // A wrapper may start another program; that the worker itself has ended is told by who reaps it.
     if (worker.program == worker.pid) return false;
@@ -227,7 +228,7 @@ void HealthWatch::judge(Worker& worker) {
   WorkerSample& sample = worker.tracker.last();
   sample.store_key = worker.key;
   sample.nearest_key = worker.nearest;
-  worker.evidence.look_closer(sample);
+  if (worker.evidence) worker.evidence->look_closer(sample);
   add_nccl(worker);
   const auto pictures = pictures_.of(worker.local_rank, true, kStackBytesMax);
   worker.tracker.judge(pictures.empty() ? StackSummary{} : summary_of(pictures.front().stacks));

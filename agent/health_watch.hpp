@@ -69,7 +69,8 @@ class HealthWatch {
     pid_t pid = 0;
     /// The process that is looked at: the worker's own, or the program below a shell.
     pid_t program = 0;
-    WorkerEvidence evidence;
+    /// Opened at the first look: most workers of short jobs have none.
+    std::optional<WorkerEvidence> evidence;
     RankTracker tracker;
     bool has_ended = false;
     unsigned looks = 0;

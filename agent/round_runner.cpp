@@ -108,7 +108,7 @@ EndQueue::Events RoundRunner::end_events() {
 void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, const Environment& inherited) {
   place_ = place;
   stop_file_.vanish();
-  memory_.begin(read_memory_counts());
+  memory_.begin(read_memory_counts_before());
   watch_children();
   calls_.start(place.round, events_.rank_news);
   watch_timers(inherited);

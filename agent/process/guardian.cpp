@@ -89,7 +89,7 @@ class Guardian {
     prepare();
     start(store_main, agent_main);
     after_start();
-    memory_before_ = read_memory_counts();
+    memory_before_ = read_memory_counts_before();
     give_back_code();
     while (!agent_status_) wait_once();
     return end();

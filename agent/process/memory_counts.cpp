@@ -38,10 +38,9 @@ std::optional<std::uint64_t> kills_of(const Cgroup& group) {
   return cgroup_number(group, group.unified ? "memory.events" : "memory.oom_control", "oom_kill");
 }
 
-/// Returns the kills in the group itself, without those in groups below; nothing before Linux 5.2 where
-/// version 2 does not tell it.
+/// Returns the kills in a group of version 2 itself, without those in groups below; nothing before Linux 5.2.
 std::optional<std::uint64_t> own_kills_of(const Cgroup& group) {
-  return group.unified ? cgroup_number(group, "memory.events.local", "oom_kill") : kills_of(group);
+  return cgroup_number(group, "memory.events.local", "oom_kill");
 }
 
 std::uint64_t refusals_of(const Cgroup& group) {
@@ -53,10 +52,13 @@ std::uint64_t refusals_of(const Cgroup& group) {
   return cgroup_number(group, "memory.events", "oom").value_or(0);
 }
 
-MemoryCounts counts_of(const Cgroup& group) {
+enum class Detail { counts, all };
+
+MemoryCounts counts_of(const Cgroup& group, Detail detail) {
   MemoryCounts counts;
   counts.group = group.name;
   counts.refusals = refusals_of(group);
+  if (detail == Detail::counts) return counts;
   counts.limit = memory_limit(group).value_or(0);
   counts.peak = cgroup_number(group, group.unified ? "memory.peak" : "memory.max_usage_in_bytes").value_or(0);
   return counts;
@@ -66,13 +68,7 @@ std::optional<std::uint64_t> host_kills(const std::string& root) {
   return cgroup_number(Cgroup{"/", root + "/proc", true}, "vmstat", "oom_kill");
 }
 
-}  // namespace
-
-bool may_have_killed_since(const MemorySnapshot& before, const std::string& root) {
-  return !before.counts_host_kills || host_kills(root) != before.host_kills;
-}
-
-MemorySnapshot read_memory_counts(const std::string& root) {
+MemorySnapshot read_counts(const std::string& root, Detail detail) {
   MemorySnapshot snapshot;
   if (const auto kills = host_kills(root)) {
     snapshot.host_kills = *kills;
@@ -83,18 +79,32 @@ MemorySnapshot read_memory_counts(const std::string& root) {
   const Cgroup& own = own_and_above.front();
   if (const auto kills = kills_of(own)) {
     snapshot.kills = *kills;
-    snapshot.own_kills = own_kills_of(own).value_or(*kills);
+    snapshot.own_kills = own.unified ? own_kills_of(own).value_or(*kills) : *kills;
     snapshot.counts_kills = true;
   }
   const std::vector<Cgroup> below = groups_below(own_and_above);
   for (auto group = below.rbegin(); group != below.rend(); ++group) {
-    snapshot.groups.push_back(counts_of(*group));
+    snapshot.groups.push_back(counts_of(*group, detail));
     snapshot.groups.back().below = true;
     // Version 2 has counted the kills of this group in the group above.
     if (!own.unified) snapshot.kills += kills_of(*group).value_or(0);
   }
-  for (const Cgroup& group : own_and_above) snapshot.groups.push_back(counts_of(group));
+  for (const Cgroup& group : own_and_above) snapshot.groups.push_back(counts_of(group, detail));
   return snapshot;
+}
+
+}  // namespace
+
+bool may_have_killed_since(const MemorySnapshot& before, const std::string& root) {
+  return !before.counts_host_kills || host_kills(root) != before.host_kills;
+}
+
+MemorySnapshot read_memory_counts(const std::string& root) {
+  return read_counts(root, Detail::all);
+}
+
+MemorySnapshot read_memory_counts_before(const std::string& root) {
+  return read_counts(root, Detail::counts);
 }
 
 }  // namespace muster::agent

@@ -13,6 +13,9 @@ namespace muster::agent {
 /// put before every path; a test gives a tree of its own.
 MemorySnapshot read_memory_counts(const std::string& root = "");
 
+/// The same without limits and peaks, which only the later one of two snapshots is asked for.
+MemorySnapshot read_memory_counts_before(const std::string& root = "");
+
 /// Whether the kernel can have ended a process for memory since a snapshot: false only where its count of the
 /// whole host, which includes those of all control groups, is still the same. One file is read. `root` as
 /// above.

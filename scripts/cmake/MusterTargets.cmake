@@ -36,7 +36,8 @@ function(muster_executable name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE muster_options ${ARG_LIBS})
   if(NOT MUSTER_SANITIZE AND NOT ARG_DYNAMIC)
-    target_link_options(${name} PRIVATE -static-libstdc++ LINKER:--gc-sections)
+    # Symbols are bound once, before the forks that would each bind them, and cannot be bound to something else later.
+    target_link_options(${name} PRIVATE -static-libstdc++ LINKER:--gc-sections LINKER:-z,now)
   endif()
 endfunction()
 
