@@ -14,7 +14,7 @@ has for Debian, or deb.debian.org where it has none; MUSTER_DEBIAN_MIRROR names 
 committed included, and what the tests labelled unit and sim need is built there. What measures time is left out, and so is what needs a package that
 scripts/install_deps.sh unit does not name: PyTorch, Gloo, MPI, CUDA.
 
-It must run as root, for chroot. All that it mounts and starts lives in namespaces of its own and ends with it. The last lines are the
+It must run as root, for chroot; what it builds in there, it builds as a user without rights. All that it mounts and starts lives in namespaces of its own and ends with it. The last lines are the
 versions that were compiled with and "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
 TEXT
 }
@@ -54,16 +54,12 @@ trap 'exit 130' INT
 
 # shellcheck source=scripts/debian_root.sh
 . scripts/debian_root.sh
+# shellcheck source=scripts/copy_sources.sh
+. scripts/copy_sources.sh
 
-# Times are kept, so that a second run compiles what has changed.
-copy_sources() {
-  rm -rf "$root/muster"
-  mkdir "$root/muster"
-  comm --zero-terminated -23 <(git ls-files -z --cached --others --exclude-standard | sort --zero-terminated --unique) \
-    <(git ls-files -z --deleted | sort --zero-terminated --unique) |
-    tar --create --null --verbatim-files-from --no-recursion --files-from=- |
-    tar --extract --directory "$root/muster" --no-same-owner
-  copy_names
+# as_user COMMAND...: in the root, as somebody whose are the build tree and the compiler's cache.
+as_user() {
+  in_root setpriv --reuid nobody --regid nogroup --clear-groups env HOME=/tmp "$@"
 }
 
 install_packages() {
@@ -91,17 +87,20 @@ versions() {
 
 check_root_can_be
 make_root
-copy_sources
+copy_sources "$root/muster"
+copy_names
 install_packages
+mkdir -p "$root$tree" "$root/ccache"
+in_root chown -R nobody:nogroup "$tree" /ccache
 mkdir -p "$results"
 rm -f "$results"/*
 log=$results/build.log
 # Warnings are counted and are no errors: a newer compiler knows others, and what is asked here is whether it works.
 printf '== build (%s)\n' "$log"
 if ! {
-  in_root cmake --preset release -B "$tree" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
+  as_user cmake --preset release -B "$tree" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
     -DMUSTER_BUILD_TESTS=ON -DMUSTER_TESTS=all -DMUSTER_WARNINGS_AS_ERRORS=OFF &&
-    in_root cmake --build "$tree" --parallel "$jobs" --target muster_unit_tests
+    as_user cmake --build "$tree" --parallel "$jobs" --target muster_unit_tests
 } >"$log" 2>&1; then
   grep --extended-regexp --after-context=8 'error:|CMake Error|FAILED:' "$log" | head -n 60 || tail -n 20 "$log"
   versions || true
