@@ -9,13 +9,18 @@ readonly inside='
   set -euo pipefail
   root=$1
   shift
+  mount --bind "$root" "$root"
   mount -t proc proc "$root/proc"
   mount --rbind /sys "$root/sys"
   mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
   mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
   mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$root/dev/pts"
+  # Not chroot: who enters a namespace of mounts, as hosts made of namespaces do, gets the root of these.
+  cd "$root"
+  pivot_root . mnt
+  umount --lazy /mnt
   code=0
-  chroot "$root" /usr/bin/env --ignore-environment --chdir=/muster HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+  /usr/bin/env --ignore-environment --chdir=/muster HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin CCACHE_DIR=/ccache \
     ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} "$@" </dev/null || code=$?
   exit "$code"'

@@ -13,7 +13,7 @@ usage: scripts/install_deps.sh [launcher|build|unit|test|bench|package|distribut
   test          unit, and what else scripts/test.sh uses
   bench         build, and the peers that scripts/bench.sh measures against
   package       launcher, and what else scripts/package.sh uses
-  distribution  what scripts/test_distribution.sh uses outside the root that it makes, and nothing else
+  distribution  what scripts/test_distribution.sh and scripts/package.sh deb use outside the roots that they make, and nothing else
   all           everything
   --dry-run     print what is missing and install nothing
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what users install: the wheel muster-launch and a tarball.
+# Builds what users install: the wheel muster-launch, a tarball, packages of Debian.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -7,6 +7,7 @@ usage() {
   cat <<'TEXT'
 usage: scripts/package.sh wheel|--check
        scripts/package.sh tarball [--check]
+       scripts/package.sh deb bookworm|trixie [--check]
 
   wheel    builds build/wheel/dist/muster_launch-VERSION-py3-none-manylinux_2_28_x86_64.whl: the launcher, libmuster with its headers and
            the plug-ins of Gloo and NCCL, and the Python module (docs/install.md). The compiler is that of PyPI's ziglang, the libraries
@@ -15,6 +16,11 @@ usage: scripts/package.sh wheel|--check
            virtual environment and, as root, into one of Debian 11 (glibc 2.31), and runs jobs there: scripts, a restart, a worker's error.
   tarball  builds build/tarball/muster-VERSION-linux-x86_64.tar.gz: what the wheel has, in a folder that works wherever it is unpacked; with
            --check, unpacks it twice, and runs jobs there.
+  deb      builds build/deb/RELEASE/*.deb: muster, libmuster0, libmuster-nn0 and libmuster-dev, and their debug symbols, with debhelper and
+           the libraries of that release of Debian, in a root made by debootstrap (build/root-RELEASE), and shows them to lintian, whose
+           errors are errors. As root. DEBFULLNAME and DEBEMAIL name who makes them, MUSTER_DEB_REVISION (1) counts builds of a version.
+           With --check, they are installed, used, refused by another version, upgraded and removed while a job runs, in a root that has
+           nothing else; each step is printed with its time.
 
 x86_64 only. The folder of the wheel is build/wheel; what is compiled is kept for the next time.
 TEXT
@@ -41,6 +47,16 @@ kind=${1:-}
 case "$kind" in
   wheel) check=false ;;
   tarball) check_of "${@:2}" ;;
+  deb)
+    release=${2:-}
+    case "$release" in
+      bookworm | trixie) check_of "${@:3}" ;;
+      *)
+        echo "package.sh: packages are built for bookworm (Debian 12) and trixie (Debian 13), and not for '$release'" >&2
+        exit 2
+        ;;
+    esac
+    ;;
   --check) check=true ;;
   --help | -h)
     usage
@@ -56,6 +72,8 @@ if [ "$(uname -m)" != x86_64 ]; then
   exit 2
 fi
 
+version=$(sed -n 's/^project(Muster VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+[ -n "$version" ] || fail "CMakeLists.txt names no version of the project."
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 export SOURCE_DATE_EPOCH
 
@@ -75,6 +93,14 @@ fetch_headers() {
 
 # shellcheck source=scripts/debian_root.sh
 . scripts/debian_root.sh
+if [ "$kind" = deb ]; then
+  # shellcheck source=scripts/package/debian.sh
+  . scripts/package/debian.sh
+  timed "packages for $release" build_packages
+  ! $check || timed "trial of the packages on $release" try_packages
+  exit
+fi
+
 missing=$(scripts/install_deps.sh package --dry-run)
 [ -z "$missing" ] || fail "packages are missing, which scripts/install_deps.sh package installs: ${missing//$'\n'/ }"
 
