@@ -14,8 +14,9 @@ has for Debian, or deb.debian.org where it has none; MUSTER_DEBIAN_MIRROR names 
 committed included, and what the tests labelled unit and sim need is built there. What measures time is left out, and so is what needs a package that
 scripts/install_deps.sh unit does not name: PyTorch, Gloo, MPI, CUDA.
 
-It must run as root, for chroot; what it builds in there, it builds as a user without rights. All that it mounts and starts lives in namespaces of its own and ends with it. The last lines are the
-versions that were compiled with and "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
+It must run as root, for namespaces; what it builds in there, it builds as a user without rights. All that it mounts and starts lives in
+namespaces of its own and ends with it. The last lines are the versions that were compiled with and "N passed, N failed, N skipped"; the exit
+code is 0 only if nothing failed.
 TEXT
 }
 
