@@ -3,6 +3,9 @@
 # Roots of Debian releases, made with debootstrap, and commands in them. To be sourced by a script that has set `root` (where the root
 # lies), `release` (its name) and `fail` (a function that prints its arguments and ends the script).
 
+# Folders of this machine that a command in the root sees, and cannot write to: a line THERE=HERE for each.
+export root_binds=
+
 # Run in namespaces of mounts and of processes: a command in the root. This shell is the first process there and takes in orphans.
 # shellcheck disable=SC2016  # the inner shell expands it
 readonly inside='
@@ -14,6 +17,12 @@ readonly inside='
   mount --rbind /sys "$root/sys"
   mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
   mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+  while IFS== read -r there here; do
+    [ -n "$there" ] || continue
+    mkdir -p "$root$there"
+    mount --bind "$here" "$root$there"
+    mount -o remount,bind,ro "$root$there"
+  done <<<"$root_binds"
   mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$root/dev/pts"
   # Not chroot: who enters a namespace of mounts, as hosts made of namespaces do, gets the root of these.
   cd "$root"

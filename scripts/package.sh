@@ -12,8 +12,10 @@ usage: scripts/package.sh wheel|--check
   wheel    builds build/wheel/dist/muster_launch-VERSION-py3-none-manylinux_2_28_x86_64.whl: the launcher, libmuster with its headers and
            the plug-ins of Gloo and NCCL, and the Python module (docs/install.md). The compiler is that of PyPI's ziglang, the libraries
            are Debian's (scripts/install_deps.sh package), Gloo compiled from Debian's sources.
-  --check  builds it, looks at what it needs (auditwheel; no symbol of a glibc newer than 2.28; at most 8 MB), installs it into an empty
-           virtual environment and, as root, into one of Debian 11 (glibc 2.31), and runs jobs there: scripts, a restart, a worker's error.
+  --check  builds it, looks at what it needs (auditwheel; no symbol of a glibc newer than 2.28; at most 8 MB), and installs it into an empty
+           virtual environment and, as root, into those of Debian 11, 12 and 13 (glibc 2.31, 2.36, 2.41), and runs jobs there: scripts, a
+           restart, a worker's error, PyTorch where build/venv has it; then jobs over three hosts with one of these systems each, made of
+           namespaces.
   tarball  builds build/tarball/muster-VERSION-linux-x86_64.tar.gz: what the wheel has, in a folder that works wherever it is unpacked; with
            --check, unpacks it twice, and runs jobs there.
   deb      builds build/deb/RELEASE/*.deb: muster, libmuster0, libmuster-nn0 and libmuster-dev, and their debug symbols, with debhelper and
@@ -101,6 +103,10 @@ if [ "$kind" = deb ]; then
   exit
 fi
 
+# shellcheck source=scripts/package/fetch.sh
+. scripts/package/fetch.sh
+# shellcheck source=scripts/package/check_roots.sh
+. scripts/package/check_roots.sh
 missing=$(scripts/install_deps.sh package --dry-run)
 [ -z "$missing" ] || fail "packages are missing, which scripts/install_deps.sh package installs: ${missing//$'\n'/ }"
 
@@ -164,30 +170,19 @@ TEXT
 
 # make_gloo: Gloo as an archive, with TCP alone: Debian's library needs its glibc, ibverbs and Redis.
 make_gloo() {
-  local folder=$out/gloo from
-  if [ "$(cat "$folder/made" 2>/dev/null)" != "$gloo with ziglang $ziglang" ]; then
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    from=$(mirror)
-    http_proxy=${http_proxy:-$(apt-config dump --format '%v' Acquire::http::Proxy)} python3 - "${from%/}/pool/main/g/gloo/$gloo" "$folder/$gloo" <<'TEXT' ||
-import sys
-import urllib.request
-with urllib.request.urlopen(sys.argv[1], timeout=60) as answer, open(sys.argv[2], "wb") as file:
-    file.write(answer.read())
-TEXT
-      fail "Debian's sources of Gloo cannot be fetched from the mirror; MUSTER_DEBIAN_MIRROR=http://HOST/debian names another."
-    sha256sum --status --check <<<"$gloo_sum  $folder/$gloo" || fail "$folder/$gloo is not the file that Debian has: its SHA-256 is not $gloo_sum."
-    tar --extract --file "$folder/$gloo" --directory "$folder"
+  local folder=$out/gloo
+  if [ "$(cat "$folder/made" 2>/dev/null)" != "$gloo, ziglang $ziglang" ]; then
+    fetch_source "g/gloo/$gloo" "$gloo_sum" "$folder"
     # Gloo leaves it to another header to include <array>, as a patch of Debian's says.
     if ! {
-      cmake -S "$folder" -B "$folder/build" "${zig_build[@]}" -DCMAKE_INSTALL_PREFIX="$folder/installed" \
+      cmake -S "$folder/source" -B "$folder/build" "${zig_build[@]}" -DCMAKE_INSTALL_PREFIX="$folder/installed" \
         -DCMAKE_CXX_FLAGS="-include array -fvisibility=hidden" -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 &&
         cmake --build "$folder/build" --parallel "$(nproc)" --target install
     } >"$folder/build.log" 2>&1; then
-      grep --extended-regexp --after-context=8 'error:|CMake Error|FAILED:' "$folder/build.log" | head -n 40 >&2
+      show_failure "$folder/build.log"
       fail "Gloo could not be built: $folder/build.log has all of it."
     fi
-    echo "$gloo with ziglang $ziglang" >"$folder/made"
+    echo "$gloo, ziglang $ziglang" >"$folder/made"
   fi
   ln -s "$folder/installed/include/gloo" "$prefix/include/gloo"
   ln -s "$folder/installed/lib/libgloo.a" "$prefix/lib/"
@@ -212,7 +207,7 @@ write_wheel() {
     cmake --install "$out/build" --component "$component" --prefix "$stage" --strip >>"$out/install.log"
   done
   mkdir "$stage/licenses"
-  cp "$out/gloo/LICENSE" "$stage/licenses/gloo.txt"
+  cp "$out/gloo/source/LICENSE" "$stage/licenses/gloo.txt"
   python3 scripts/package/wheel.py "$stage" . "$tools"/venv/lib/python3*/site-packages/ziglang/lib "manylinux_${glibc/./_}_x86_64" "$out/dist"
 }
 
@@ -236,10 +231,18 @@ check_needs() {
 
 # check_here WHEEL: in an empty virtual environment of this machine.
 check_here() {
+  local torch
   rm -rf "$out/here"
   python3 -m venv "$out/here"
   timed 'pip install' "$out/here/bin/python" -m pip install --quiet --disable-pip-version-check "$1"
   timed 'jobs in a virtual environment' "$out/here/bin/python" scripts/package/try_installed.py "$out/here" "$out/here/lib"
+  torch=$(with_torch "$out/here/bin/python")
+  if [ -n "$torch" ]; then
+    echo "$torch" >"$("$out/here/bin/python" -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
+    timed 'PyTorch with a restart' try_ddp "$out/here" scripts/package env
+  else
+    echo "skipped: build/venv, which scripts/make_venv.sh makes, has no PyTorch for this machine's python3"
+  fi
 }
 
 # check_sdk THERE PROGRAMS: programs of somebody else's, by this machine's compiler, against the library that lies in the folder THERE: a
@@ -258,24 +261,6 @@ check_sdk() {
   echo "ok: ${said%%$'\n'*} (C)"
 }
 
-# check_root WHEEL: in a root of Debian 11, whose glibc is 2.31, which has Python and nothing else.
-check_root() {
-  release=bullseye root=$PWD/build/root-bullseye
-  check_root_can_be
-  make_root
-  copy_names
-  rm -rf "$root/muster"
-  mkdir "$root/muster"
-  cp "$1" scripts/package/try_installed.py "$root/muster/"
-  # What it asks for comes from here: a root may not know the certificates of this machine's way to PyPI.
-  "$tools/venv/bin/python" -m pip download --quiet --disable-pip-version-check --dest "$root/muster" --only-binary :all: "$1"
-  in_root sh -c 'dpkg-query --show python3-venv >/dev/null 2>&1 || { apt-get update && apt-get install --yes --no-install-recommends python3-venv && apt-get clean; }' \
-    >"$out/root.log" 2>&1 || fail "python3-venv cannot be installed in $root: see $out/root.log"
-  in_root sh -c 'rm -rf /venv && python3 -m venv /venv'
-  timed 'pip install on Debian 11' in_root sh -c '/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-index --find-links /muster muster-launch'
-  timed 'jobs on Debian 11' in_root /venv/bin/python /muster/try_installed.py /venv /venv/lib
-}
-
 make_tools
 make_prefix
 make_gloo
@@ -292,7 +277,11 @@ fi
 echo "$wheel"
 if $check; then
   check_needs "$wheel"
+  check_refusals "$wheel"
   check_here "$wheel"
   timed 'programs in C and C++' check_sdk "$out/here" "$out/programs"
-  check_root "$wheel"
+  for release in bullseye bookworm trixie; do
+    check_in_root "$release" "$wheel"
+  done
+  timed 'jobs over three hosts' check_hosts bullseye bookworm trixie
 fi

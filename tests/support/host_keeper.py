@@ -97,6 +97,8 @@ class Keeper:
         ns.unshare(ns.CLONE_NEWNET | ns.CLONE_NEWNS | ns.CLONE_NEWUTS | ns.CLONE_NEWIPC)
         ns.set_hostname(host["name"])
         bed = os.open(SHARED, os.O_PATH)
+        if host["root"]:
+            self.enter_root(host["root"], host["binds"])
         self.shield(list(PRIVATE))
         os.mkdir(SHARED)
         ns.mount(f"/proc/self/fd/{bed}", SHARED, flags=ns.MS_BIND)
@@ -120,6 +122,18 @@ class Keeper:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while True:
             signal.pause()
+
+    def enter_root(self, root, binds):
+        """Everything that this host sees of a disk lies in that folder."""
+        ns.mount(root, root, flags=ns.MS_BIND | ns.MS_REC)
+        for there, here in {"/dev": "/dev", "/sys": "/sys", **binds}.items():
+            os.makedirs(root + there, exist_ok=True)
+            ns.mount(here, root + there, flags=ns.MS_BIND | ns.MS_REC)
+        ns.mount("proc", root + "/proc", "proc")
+        os.chdir(root)
+        ns.mount(root, "/", flags=ns.MS_MOVE)
+        os.chroot(".")
+        self.keep = []  # of this machine
 
     def kill(self, names):
         for name in names:

@@ -57,17 +57,21 @@ class Host:
 class Hosts(Faults, Ssh):
     """`names` instead of n00...; `family` is the addresses that names resolve to (4, 6); `shared_home` gives all hosts one home
     folder, as a network file system does; `own_name_local` puts a host's own name on 127.0.1.1 there, as Debian does;
-    `sshd` False starts none. Of a host that is down, commands fail."""
+    `sshd` False starts none; `roots` has the folder with the whole system of a host that shall not see this machine's
+    (it needs iproute2 and openssh-server), and below it this machine's folders `binds`: {there: here}. Of a host that is
+    down, commands fail."""
 
-    def __init__(self, count=2, *, names=None, family=4, shared_home=False, own_name_local=False, sshd=True, keep=()):
+    def __init__(self, count=2, *, names=None, family=4, shared_home=False, own_name_local=False, sshd=True, keep=(), roots=None, binds=None):
         names = list(names) if names else [f"n{i:02}" for i in range(count)]
         self.names = names
         homes = {name: f"{SHARED}/home/{'all' if shared_home else name}" for name in [LAUNCHER, *names]}
         self.hosts = {name: Host(i, name, homes[name], family) for i, name in enumerate([LAUNCHER, *names])}
         self.own_name_local = own_name_local
-        self.keep = [interop.ROOT, os.path.dirname(interop.MUSTER), os.path.dirname(os.path.realpath(interop.TORCH_PYTHON)),
-                     os.path.realpath(interop.CIFAR10), *map(os.path.realpath, keep)]
+        kept = [interop.ROOT, os.path.dirname(interop.MUSTER), os.path.dirname(os.path.realpath(interop.TORCH_PYTHON)),
+                os.path.realpath(interop.CIFAR10), *map(os.path.realpath, keep)]
+        self.keep = [path for path in kept if os.path.exists(path)]
         self.sshd_wanted = sshd
+        self.roots, self.binds = roots or {}, binds or {}
         self.keeper = self.keeper_fd = None
         self.rules = {}
         self.servers = {}
@@ -122,7 +126,7 @@ class Hosts(Faults, Ssh):
             etc = {f"etc/{host.name}/passwd": "/etc/passwd", f"etc/{host.name}/hosts": "/etc/hosts",
                    "etc/shadow": "/etc/shadow", "etc/resolv.conf": "/etc/resolv.conf"}
             hosts.append({"name": host.name, "ipv4": host.ipv4, "ipv6": host.ipv6, "port": host.port, "home": host.home,
-                          "etc": etc})
+                          "etc": etc, "root": self.roots.get(host.name), "binds": self.binds})
         files["etc/shadow"] = "root:*:1:0:99999:7:::\n"
         files["etc/resolv.conf"] = "# nobody answers here\n"
         return {"hosts": hosts, "files": files, "keep": sorted(set(self.keep))}

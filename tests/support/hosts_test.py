@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -132,6 +133,27 @@ class HostsTest(unittest.TestCase):
         hosts.restart_host("n02")
         self.assertEqual(hosts.files("n02"), [])
         self.assertEqual(hosts.run(LAUNCHER, ["ssh", "n02", "hostname"]).stdout, "n02\n")
+
+
+class OwnRootTest(unittest.TestCase):
+    def test_a_host_sees_its_own_system_and_the_folders_it_is_given(self):
+        with tempfile.TemporaryDirectory() as root:
+            for folder in ("dev", "dev/shm", "etc", "proc", "run", "sys", "tmp", "usr"):
+                os.mkdir(os.path.join(root, folder))
+            for name in ("passwd", "hosts", "shadow", "resolv.conf", "own"):
+                with open(os.path.join(root, "etc", name), "w", encoding="utf-8") as file:
+                    file.write(f"the root's {name}\n")
+            for name in ("bin", "lib", "lib64", "sbin"):
+                os.symlink("usr/" + name, os.path.join(root, name))
+            with Hosts(2, roots={"n00": root}, binds={"/usr": "/usr"}, sshd=False) as hosts:
+                seen = hosts.run("n00", ["sh", "-c", "ls /; cat /etc/own; hostname; ip -oneline -4 address show eth0"], cwd="/").stdout.split("\n")
+                self.assertEqual(seen[:12], ["bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr", "the root's own"])
+                self.assertEqual(seen[12], "n00")
+                self.assertIn(hosts.hosts["n00"].ipv4, seen[13])
+                self.assertEqual(hosts.read("n00", "/etc/hosts"), hosts.read("n01", "/etc/hosts"))
+                self.assertEqual(hosts.run("n01", ["cat", "/etc/own"], cwd="/", check=False).returncode, 1)
+            with open(os.path.join(root, "etc", "hosts"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), "the root's hosts\n")
 
 
 class NothingIsLeftTest(unittest.TestCase):

@@ -1,0 +1,25 @@
+# shellcheck shell=bash
+# To be sourced by a script that has sourced debian_root.sh.
+
+# fetch_source PATH SUM FOLDER: the sources of a package of Debian, by their path below pool/main and their SHA-256, into FOLDER/source.
+fetch_source() {
+  local path=$1 sum=$2 folder=$3 from file
+  file=$folder/$(basename "$path")
+  rm -rf "$folder"
+  mkdir -p "$folder/source"
+  from=$(mirror)
+  http_proxy=${http_proxy:-$(apt-config dump --format '%v' Acquire::http::Proxy)} python3 - "${from%/}/pool/main/$path" "$file" <<'TEXT' ||
+import sys
+import urllib.request
+with urllib.request.urlopen(sys.argv[1], timeout=60) as answer, open(sys.argv[2], "wb") as file:
+    file.write(answer.read())
+TEXT
+    fail "$(basename "$path") cannot be fetched from Debian's mirror; MUSTER_DEBIAN_MIRROR=http://HOST/debian names another."
+  sha256sum --status --check <<<"$sum  $file" || fail "$file is not the file that Debian has: its SHA-256 is not $sum."
+  tar --extract --file "$file" --directory "$folder/source" --strip-components 1
+}
+
+# show_failure LOG: the errors in the log of a build.
+show_failure() {
+  grep --extended-regexp --after-context=8 'error:|CMake Error|FAILED:' "$1" | head -n 40 >&2
+}
