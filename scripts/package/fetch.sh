@@ -1,9 +1,10 @@
 # shellcheck shell=bash
 # To be sourced by a script that has sourced debian_root.sh.
 
-# fetch_source PATH SUM FOLDER: the sources of a package of Debian, by their path below pool/main and their SHA-256, into FOLDER/source.
+# fetch_source PATH SUM FOLDER [ABOVE]: the sources of a package of Debian, by their path below pool/main and their SHA-256, into
+# FOLDER/source. In the archive they lie below ABOVE folders (0).
 fetch_source() {
-  local path=$1 sum=$2 folder=$3 from file
+  local path=$1 sum=$2 folder=$3 above=${4:-0} from file
   file=$folder/$(basename "$path")
   rm -rf "$folder"
   mkdir -p "$folder/source"
@@ -16,7 +17,7 @@ with urllib.request.urlopen(sys.argv[1], timeout=60) as answer, open(sys.argv[2]
 TEXT
     fail "$(basename "$path") cannot be fetched from Debian's mirror; MUSTER_DEBIAN_MIRROR=http://HOST/debian names another."
   sha256sum --status --check <<<"$sum  $file" || fail "$file is not the file that Debian has: its SHA-256 is not $sum."
-  tar --extract --file "$file" --directory "$folder/source" --strip-components 1
+  tar --extract --file "$file" --directory "$folder/source" --strip-components "$above"
 }
 
 # show_failure LOG: the errors in the log of a build.
