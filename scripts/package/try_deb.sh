@@ -81,7 +81,8 @@ three_hosts() {
 pytorch() {
   apt-get install --yes --no-install-recommends python3-torch
   # Without libuv it refuses the store of every launcher, torchrun's own as well.
-  if python3 -c 'import datetime, torch.distributed as d; d.TCPStore("127.0.0.1", 0, 1, True, datetime.timedelta(seconds=10))' 2>&1 | grep --quiet 'without libuv'; then
+  if ! python3 -c 'import datetime, torch.distributed as d; d.TCPStore("127.0.0.1", 0, 1, True, datetime.timedelta(seconds=10))' 2>/tmp/store.err &&
+    grep --quiet 'without libuv' /tmp/store.err; then
     echo "skipped: this release's PyTorch is built without libuv, and no launcher can start it"
     return
   fi
