@@ -8,4 +8,8 @@ copy_sources() {
     <(git ls-files -z --deleted | sort --zero-terminated --unique) |
     tar --create --null --verbatim-files-from --no-recursion --files-from=- |
     tar --extract --directory "$1" --no-same-owner
+  if [ ! -e "$1/CMakeLists.txt" ]; then
+    echo "copy_sources.sh: git names no sources in $PWD: it needs a clone that this user may read (git status says what it lacks)" >&2
+    return 1
+  fi
 }

@@ -72,7 +72,7 @@ test_packages=(
 )
 # Wanted, not required: the tests that use one are skipped where the distribution does not have it.
 test_optional=(python3-torch numactl slurmctld slurmd slurm-client munge libdw1 zsh fish)
-distribution_packages=(debootstrap debian-archive-keyring util-linux git python3)
+distribution_packages=(debootstrap debian-archive-keyring util-linux git python3 python3-venv python3-pip)
 bench_packages=(libgloo-dev openmpi-bin libopenmpi-dev redis-server libhiredis-dev iproute2 nftables openssh-server openssh-client)
 
 packages=("${launcher_packages[@]}")

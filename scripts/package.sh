@@ -19,7 +19,7 @@ usage: scripts/package.sh wheel|--check
   tarball  builds build/tarball/muster-VERSION-linux-x86_64.tar.gz: what the wheel has, in a folder that works wherever it is unpacked; with
            --check, unpacks it twice, and runs jobs there.
   deb      builds build/deb/RELEASE/*.deb: muster, libmuster0, libmuster-nn0 and libmuster-dev, and their debug symbols, with debhelper and
-           the libraries of that release of Debian, in a root made by debootstrap (build/root-RELEASE), and shows them to lintian, whose
+           the libraries of that release of Debian, in a root made by debootstrap (build/root-RELEASE-build), and shows them to lintian, whose
            errors are errors. As root. DEBFULLNAME and DEBEMAIL name who makes them, MUSTER_DEB_REVISION (1) counts builds of a version.
            With --check, they are installed, used, refused by another version, upgraded and removed while a job runs, in a root that has
            nothing else; each step is printed with its time.
@@ -98,6 +98,7 @@ fetch_headers() {
 if [ "$kind" = deb ]; then
   # shellcheck source=scripts/package/debian.sh
   . scripts/package/debian.sh
+  trap give_back EXIT
   timed "packages for $release" build_packages
   ! $check || timed "trial of the packages on $release" try_packages
   exit

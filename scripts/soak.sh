@@ -234,7 +234,7 @@ stage_hosts() {
 }
 
 stage_metrics() { whole "prometheus_test.py" 400 "$python" tests/soak/prometheus_test.py; }
-stage_frameworks() { whole "frameworks_test.py" 1500 "$python" tests/soak/frameworks_test.py; }
+stage_frameworks() { whole "frameworks_test.py" 3600 "$python" tests/soak/frameworks_test.py; }
 stage_yama() { whole "yama_test.py" 700 "$python" tests/soak/yama_test.py; }
 
 # Each of its runs takes some minutes; the last one begins in time.

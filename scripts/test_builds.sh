@@ -208,6 +208,9 @@ scripts/install_deps.sh unit
 mkdir -p "$out"
 built=0
 failed=()
+# Each way is a process group of its own, which an interrupt ends.
+set -m
+trap 'kill -- "-$!" 2>/dev/null; exit 130' INT TERM
 for way in "$@"; do
   begin=$SECONDS
   log=$out/$way.log

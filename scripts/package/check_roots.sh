@@ -50,7 +50,7 @@ try_ddp() {
 check_in_root() {
   local name torch
   local packages='python3-venv iproute2 openssh-server procps'
-  release=$1 root=$PWD/build/root-$1 root_binds=
+  release=$1 root=$PWD/build/root-$1-wheel root_binds=
   check_root_can_be
   make_root
   copy_names
@@ -81,7 +81,7 @@ check_in_root() {
 check_hosts() {
   local one hosts=()
   for one in "$@"; do
-    hosts+=("$one=$PWD/build/root-$one")
+    hosts+=("$one=$PWD/build/root-$one-wheel")
   done
   python3 scripts/package/try_hosts.py "${hosts[@]}" || fail "jobs over several hosts fail: see above."
 }

@@ -74,11 +74,18 @@ muster ($deb_version) $release; urgency=medium
 TEXT
 }
 
+# give_back: what lies in build, but for the roots, belongs to whoever owns the clone, not to root.
+give_back() {
+  chown --reference=. build
+  chown --recursive --reference=. build/cuda build/deb 2>/dev/null || true  # as far as they are there
+}
+
 build_packages() {
   local commit file errors
   check_deb_version
-  use_root "root-$release"
+  scripts/install_deps.sh distribution
   fetch_headers
+  use_root "root-$release-build"
   commit=$(GIT_OPTIONAL_LOCKS=0 git describe --always --dirty --abbrev=12 '--exclude=*' 2>/dev/null || true)
   make_sources
   rm -rf "$results"
@@ -108,20 +115,13 @@ check_deb_version() {
   [[ ${MUSTER_DEB_REVISION:-1} =~ ^[0-9][0-9A-Za-z.+~]*$ ]] ||
     fail "MUSTER_DEB_REVISION is '$MUSTER_DEB_REVISION'; a revision begins with a digit and has letters, digits, and . + ~ only."
   [[ $maintainer =~ ^[^\<\>\|]+\ \<[^\ \<\>@\|]+@[^\ \<\>@\|]+\>$ ]] || fail "DEBFULLNAME and DEBEMAIL give '$maintainer', and are to be a name and an address."
+  [[ $maintainer != *[\&\\]* ]] || fail "DEBFULLNAME and DEBEMAIL give '$maintainer': & and \\ cannot be in it."
 }
 
-# next_version: the next higher one with as many characters.
+# next_version: the next higher one, of as many characters: it takes the place of ours in a program.
 next_version() {
-  local digits=${version//./} next='' i
-  printf -v digits '%0*d' ${#digits} $((10#$digits + 1))
-  for ((i = 0; i < ${#version}; ++i)); do
-    if [ "${version:i:1}" = . ]; then
-      next+=.
-    else
-      next+=${digits:0:1}
-      digits=${digits:1}
-    fi
-  done
+  local next=${version%.*}.$((${version##*.} + 1))
+  [ ${#next} -eq ${#version} ] || fail "the version after $version has other characters than it in number, and cannot be put in its place."
   echo "$next"
 }
 

@@ -20,7 +20,7 @@ TEXT
   tar --extract --file "$file" --directory "$folder/source" --strip-components "$above"
 }
 
-# show_failure LOG: the errors in the log of a build.
+# show_failure LOG: the errors in the log of a build, or its end.
 show_failure() {
-  grep --extended-regexp --after-context=8 'error:|CMake Error|FAILED:' "$1" | head -n 40 >&2
+  grep --extended-regexp --max-count=5 --after-context=8 'error:|CMake Error|FAILED:' "$1" >&2 || tail -n 20 "$1" >&2
 }

@@ -46,9 +46,10 @@ def make_environment():
     # DeepSpeed has no wheel; with DS_BUILD_OPS=0 its sources are copied, and what is used is compiled then.
     pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for more in (["setuptools", "wheel"], ["--no-build-isolation", "-r", requirements]):
-        installed = subprocess.run([*pip, *more], env={**os.environ, "DS_BUILD_OPS": "0"}, timeout=INSTALL_LIMIT_S, check=False)
-        if installed.returncode != 0:
-            interop.skip("PyPI cannot be reached, or has the frameworks no longer")
+        try:
+            subprocess.run([*pip, *more], env={**os.environ, "DS_BUILD_OPS": "0"}, timeout=INSTALL_LIMIT_S, check=True)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            interop.skip("PyPI cannot be reached in time, or has the frameworks no longer")
     with open(made, "w", encoding="utf-8") as file:
         file.write(wanted)
 

@@ -16,10 +16,10 @@ from typing import Optional
 @contextlib.contextmanager
 def call_folder() -> Iterator[str]:
     """A new folder of mode 0700."""
-    namespace = _namespace()
+    namespace, start = _namespace(), _start_of(os.getpid())
     if namespace is not None:
         _remove_left(namespace)
-    maker = "" if namespace is None else f"{namespace}{os.getpid()}.{_start_of(os.getpid())}-"
+    maker = f"{namespace}{os.getpid()}.{start}-" if namespace and start else ""
     with tempfile.TemporaryDirectory(prefix=maker or "muster-call-") as folder:
         yield folder
 
@@ -34,14 +34,16 @@ def _namespace() -> Optional[str]:
         return None
 
 
-def _start_of(pid: int) -> int:
-    """Clock ticks since boot, which tell a process from an earlier one of its number; 0: there is none, or it has ended."""
+def _start_of(pid: int) -> Optional[int]:
+    """Clock ticks since boot, which tell a process from an earlier one of its number; 0: there is none, or it has ended. None: unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0
+    except OSError:
+        return None
 
 
 def _remove_left(namespace: str) -> None:
@@ -49,7 +51,7 @@ def _remove_left(namespace: str) -> None:
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             made = maker.match(entry.name)
-            if not made or _start_of(int(made[1])) == int(made[2]):
+            if not made or _start_of(int(made[1])) in (None, int(made[2])):
                 continue
             if entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
                 shutil.rmtree(entry.path, ignore_errors=True)

@@ -101,7 +101,7 @@ class StopFile(unittest.TestCase):
         self.ready("0.0", "1.0")
         self.assertTrue([name for name in os.listdir(self.temporary) if not name.startswith("muster_stop_")])
         process.kill()
-        wait_until(lambda: not os.listdir(self.temporary), "the folders of the job are gone: %s" % os.listdir(self.temporary))
+        wait_until(lambda: not os.listdir(self.temporary), f"the folders of the job in {self.temporary} are gone")
 
     def test_a_signal(self):
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -67,7 +67,8 @@ def test_data_of_one_rank(folder):
 
 def test_flags(_folder):
     for flags, text in ((["--batch-size", "0"], "--batch-size: '0' is outside of what is possible; give a whole number from 1 to 65536"),
-                        (["--lr", "x"], "--lr: 'x' is not a number; give one from 0 to 1000"), (["--modle", "x"], "did you mean '--model'?")):
+                        (["--lr", "x"], "--lr: 'x' is not a number; give one from 0 to 1000"),
+                        (["--batch-size", "99999999999"], "--batch-size: '99999999999' is outside of what is possible"), (["--modle", "x"], "did you mean '--model'?")):
         require(job("--data", "synthetic:64", *flags), text, code=2)
     require(job("--data", "synthetic:64", "--global-batch", "3"), "--global-batch 3 does not divide by 2 ranks; give a multiple")
 

@@ -11,6 +11,7 @@ def main():
     dist.init_process_group("gloo")
     dist.barrier()
     print(f"RESULT rank {os.environ['RANK']} was there", flush=True)
+    dist.barrier()
     if os.environ["RANK"] == "1":
         raise ValueError("the data of rank 1 is bad")
     dist.barrier()

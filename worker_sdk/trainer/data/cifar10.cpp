@@ -65,10 +65,15 @@ void append_file(const fs::path& file, Images& images) {
   }
 }
 
-/// Whether this is what others read: the archive, or the folder, whose batches are pickles.
+bool is_archive(const fs::path& path) {
+  return path.extension() == ".gz" || path.extension() == ".tgz";
+}
+
+/// Whether this is what others read: their archive, or the folder, whose batches are pickles.
 bool is_python_version(const fs::path& path) {
   std::error_code error;
-  if (fs::is_regular_file(path, error)) return path.extension() == ".gz" || path.extension() == ".tgz";
+  if (fs::is_regular_file(path, error))
+    return is_archive(path) && path.filename().string().starts_with("cifar-10-python");
   return fs::exists(path / "data_batch_1", error) && !fs::exists(path / "data_batch_1.bin", error);
 }
 
@@ -80,6 +85,8 @@ struct Files {
 /// The files of a folder. Throws where it is none, or has none to train on though that is needed.
 Files files_of(const fs::path& folder, bool needs_training) {
   std::error_code error;
+  if (fs::is_regular_file(folder, error) && is_archive(folder) && !is_python_version(folder))
+    fail(folder.string() + " is an archive; unpack it, and give the folder" + kAdvice);
   if (is_python_version(folder))
     fail(folder.string() +
          " is CIFAR-10's Python version; scripts/convert_cifar10.py of Muster's sources makes the binary "

@@ -20,9 +20,14 @@ CLI::Validator between(Number least, Number most) {
         const char* kind = std::integral<Number> ? "a whole number" : "a number";
         std::ostringstream message;
         message << "'" << text << "' is ";
-        if (!CLI::detail::lexical_cast(text, value))
+        // What is too large for the type is a number all the same.
+        [[maybe_unused]] long long wide = 0;
+        bool is_number = CLI::detail::lexical_cast(text, value);
+        const bool fits = is_number && !(value < least || value > most);
+        if constexpr (std::integral<Number>) is_number = is_number || CLI::detail::lexical_cast(text, wide);
+        if (!is_number)
           message << "not " << kind << "; give one";
-        else if (value < least || value > most)
+        else if (!fits)
           message << "outside of what is possible; give " << kind;
         else
           return std::string();

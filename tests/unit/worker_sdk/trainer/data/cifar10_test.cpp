@@ -49,6 +49,8 @@ TEST_CASE("Bad files are named, with their size and what to do") {
 
   folder.write("cifar-10-python.tar.gz", "x");
   CHECK(contains(error_of(folder / "cifar-10-python.tar.gz"), "Python version; scripts/convert_cifar10.py"));
+  folder.write("cifar-10-binary.tar.gz", "x");
+  CHECK(contains(error_of(folder / "cifar-10-binary.tar.gz"), "is an archive; unpack it"));
   folder.write("data_batch_1", "x");
   CHECK(contains(error_of(folder.path()), "Python version; scripts/convert_cifar10.py"));
 

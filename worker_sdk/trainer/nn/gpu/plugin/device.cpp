@@ -32,7 +32,9 @@ const DeviceTable& load_table(const std::string& plugin) {
   void* const symbol = dlsym(handle, kTableEntry);
   if (symbol == nullptr) throw unusable(plugin, dlerror());
   const DeviceTable* const table = reinterpret_cast<TableEntry>(symbol)();
-  if (table->version != kTableVersion || table->layout != table_layout())
+  if (table->version == kTableVersion && table->layout != table_layout())
+    throw unusable(plugin, "it is of another build of Muster; both must come from one installation");
+  if (table->version != kTableVersion)
     throw unusable(plugin,
                    muster::plugin::say_both_releases(handle, table->version, kTableVersion) +
                        "; install the same version of both, or set MUSTER_PLUGIN_PATH to the folder of its "
