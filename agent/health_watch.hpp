@@ -69,7 +69,7 @@ class HealthWatch {
     pid_t pid = 0;
     /// The process that is looked at: the worker's own, or the program below a shell.
     pid_t program = 0;
-    /// Opened at the first look: most workers of short jobs have none.
+    /// Its files are opened at the first look, which comes seconds after the start: a short job has none.
     std::optional<WorkerEvidence> evidence;
     RankTracker tracker;
     bool has_ended = false;

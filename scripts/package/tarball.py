@@ -13,7 +13,7 @@ import os
 import sys
 import tarfile
 
-from wheel import COMPILED_IN, LINKED, copyright_of, files_below, read, version_of
+from wheel import files_below, licences_of_parts, read, version_of
 
 README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tarball_readme.txt")
 
@@ -66,16 +66,6 @@ def add_staged(tarball, stage):
                 tarball.add(place, data, executable=top == "bin" or data.startswith(b"\x7fELF"))
 
 
-def add_licences(tarball, stage, source, libraries):
-    tarball.add("LICENSE", read(source, "LICENSE"))
-    for names in LINKED:
-        tarball.add(f"licenses/{names[0]}.copyright", copyright_of(names))
-    for file in files_below(os.path.join(stage, "licenses")):
-        tarball.add(f"licenses/{file}", read(stage, "licenses", file))
-    for library in COMPILED_IN:
-        tarball.add(f"licenses/{library}.txt", read(libraries, library, "LICENSE.TXT"))
-
-
 def main(stage, source, libraries, dist):
     version = version_of(source)
     folder = f"muster-{version}-linux-x86_64"
@@ -84,7 +74,9 @@ def main(stage, source, libraries, dist):
     with open(path, "wb") as file:
         tarball = Tarball(file, folder, int(os.environ["SOURCE_DATE_EPOCH"]))
         tarball.add("README", read(README).replace(b"@VERSION@", version.encode()))
-        add_licences(tarball, stage, source, libraries)
+        tarball.add("LICENSE", read(source, "LICENSE"))
+        for name, content in licences_of_parts(stage, libraries):
+            tarball.add(f"licenses/{name}", content)
         add_staged(tarball, stage)
         module = os.path.join(source, "launcher", "python")
         for name in files_below(module):

@@ -84,6 +84,16 @@ def copyright_of(names):
                      f"{' or '.join(names)} with its documents")
 
 
+def licences_of_parts(stage, libraries):
+    """Names and contents of the licences of what is linked in."""
+    for names in LINKED:
+        yield f"{names[0]}.copyright", copyright_of(names)
+    for file in files_below(os.path.join(stage, "licenses")):
+        yield file, read(stage, "licenses", file)
+    for library in COMPILED_IN:
+        yield f"{library}.txt", read(libraries, library, "LICENSE.TXT")
+
+
 class Wheel:
     """A wheel that is being written."""
 
@@ -119,12 +129,8 @@ def main(stage, source, libraries, tag, dist):
     for file, content in staged_files(stage, version):
         wheel.add(f"{data}/data/{file}", content, executable=content.startswith(b"\x7fELF"))
     wheel.add(f"{info}/LICENSE", read(source, "LICENSE"))
-    for names in LINKED:
-        wheel.add(f"{info}/licenses/{names[0]}.copyright", copyright_of(names))
-    for file in files_below(os.path.join(stage, "licenses")):
-        wheel.add(f"{info}/licenses/{file}", read(stage, "licenses", file))
-    for library in COMPILED_IN:
-        wheel.add(f"{info}/licenses/{library}.txt", read(libraries, library, "LICENSE.TXT"))
+    for file, content in licences_of_parts(stage, libraries):
+        wheel.add(f"{info}/licenses/{file}", content)
     wheel.add(f"{info}/METADATA", metadata(source, version).encode())
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: muster {version}\nRoot-Is-Purelib: false\nTag: {name}\n".encode())
     wheel.add(f"{info}/top_level.txt", b"muster\n")

@@ -2,45 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/package/tarball.py writes one folder with all that is staged, the same bytes each time."""
 import os
-import subprocess
-import sys
 import tarfile
-import tempfile
 import unittest
 
-from interop import ROOT
-
-SCRIPT = os.path.join(ROOT, "scripts", "package", "tarball.py")
-sys.path.insert(0, os.path.dirname(SCRIPT))
-import wheel
+from staged import Staged
 
 
-class Tarball(unittest.TestCase):
+class Tarball(Staged):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.version = wheel.version_of(ROOT)
-        self.put("stage/bin/muster", "program")
+        super().setUp()
         self.put("stage/lib/libmuster.so.0.1.0", "\x7fELF library")
         os.symlink("libmuster.so.0.1.0", self.path("stage/lib/libmuster.so.0"))
-        self.put("stage/include/muster/muster.h", "header")
-        self.put("stage/share/muster/schema/report.json", "schema")
-        self.put("stage/licenses/gloo.txt", "of Gloo")
-        for library in wheel.COMPILED_IN:
-            self.put(f"compiler/{library}/LICENSE.TXT", library)
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
-    def put(self, name, text):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(text)
 
     def write(self, dist):
-        ran = subprocess.run([sys.executable, SCRIPT, self.path("stage"), ROOT, self.path("compiler"), self.path(dist)],
-                             env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}, capture_output=True, text=True, timeout=60, check=True)
-        return ran.stdout.strip()
+        return self.written_by("tarball.py", self.path(dist))
 
     def test_everything_lies_in_one_folder_and_belongs_to_root(self):
         path = self.write("dist")

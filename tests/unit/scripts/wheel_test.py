@@ -5,47 +5,22 @@ import base64
 import csv
 import hashlib
 import os
-import subprocess
-import sys
-import tempfile
 import unittest
 import zipfile
 
-from interop import ROOT
-
-SCRIPT = os.path.join(ROOT, "scripts", "package", "wheel.py")
-sys.path.insert(0, os.path.dirname(SCRIPT))
-import wheel
+from staged import Staged
 
 
-class Wheel(unittest.TestCase):
+class Wheel(Staged):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.version = wheel.version_of(ROOT)
-        self.put("stage/bin/muster", "program")
-        self.put("stage/include/muster/muster.h", "header")
+        super().setUp()
         self.put(f"stage/lib/libmuster.so.{self.version}", "library")
         self.put("stage/lib/cmake/Muster/MusterTargets-relwithdebinfo.cmake", f"lib/libmuster.so.{self.version} libmuster.so.0")
         os.symlink(f"libmuster.so.{self.version}", self.path("stage/lib/libmuster.so.0"))
         self.put("stage/lib/muster/libmuster_gloo.so", "\x7fELF plug-in")
-        self.put("stage/share/muster/schema/report.json", "schema")
-        self.put("stage/licenses/gloo.txt", "of Gloo")
-        for library in wheel.COMPILED_IN:
-            self.put(f"compiler/{library}/LICENSE.TXT", library)
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
-    def put(self, name, text):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(text)
 
     def write(self, dist):
-        ran = subprocess.run([sys.executable, SCRIPT, self.path("stage"), ROOT, self.path("compiler"), "manylinux_2_28_x86_64", self.path(dist)],
-                             env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}, capture_output=True, text=True, timeout=60, check=True)
-        return ran.stdout.strip()
+        return self.written_by("wheel.py", "manylinux_2_28_x86_64", self.path(dist))
 
     def test_each_file_is_recorded_with_its_hash_and_programs_are_executable(self):
         path = self.write("dist")
