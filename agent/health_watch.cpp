@@ -33,8 +33,7 @@ constexpr std::size_t kStackBytesMax = 256 << 10;
 constexpr milliseconds kNcclAskedAtLeast{1000};
 constexpr milliseconds kNcclAskedAtMost{10'000};
 
-/// Wrappers around one another that are looked through, and looks after which that is done again.
-constexpr int kWrappersMax = 4;
+/// Looks at a worker after which its wrappers are looked through again.
 constexpr unsigned kLooksPerSearch = 4;
 
 milliseconds tell_after(milliseconds timeout) {
@@ -192,7 +191,7 @@ void HealthWatch::look_into(Worker& worker, pid_t program) {
 
 /// Looks for the program below wrappers that wait for it.
 void HealthWatch::follow(Worker& worker) {
-  for (int wrappers = 0; wrappers < kWrappersMax; ++wrappers) {
+  for (int wrappers = 0; wrappers < WorkerEvidence::kWrappersMax; ++wrappers) {
     const auto below = worker.evidence->wrapped_program();
     if (!below) return;
     look_into(worker, *below);

@@ -25,9 +25,6 @@
 namespace muster::agent {
 namespace {
 
-/// Wrappers, each waiting for the next, that are looked through to find the program.
-constexpr int kWrappersMax = 4;
-
 std::int64_t milliseconds_of(std::chrono::steady_clock::duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
@@ -65,7 +62,7 @@ std::optional<WorkerSample> read_program(pid_t worker) {
   WorkerEvidence evidence(worker);
   const auto now = std::chrono::steady_clock::now();
   auto sample = evidence.read(now);
-  for (int wrappers = 0; sample && wrappers < kWrappersMax; ++wrappers) {
+  for (int wrappers = 0; sample && wrappers < WorkerEvidence::kWrappersMax; ++wrappers) {
     const auto below = evidence.wrapped_program();
     if (!below) break;
     evidence = WorkerEvidence(*below);

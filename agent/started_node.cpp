@@ -63,7 +63,7 @@ SshEnds ssh_ends(const std::vector<std::string>& ours) {
 
 /// Returns this host's addresses: first the one where the SSH client came in, since other nodes probably can
 /// as well; then all others.
-std::vector<std::string> addresses_of_this_host() {
+std::vector<std::string> addresses_entrance_first() {
   std::vector<std::string> addresses = rendezvous::local_addresses();
   const auto entrance = std::find(addresses.begin(), addresses.end(), ssh_ends(addresses).server);
   if (entrance != addresses.end()) std::rotate(addresses.begin(), entrance, entrance + 1);
@@ -100,7 +100,7 @@ NodeHello describe_this_node(const std::string& version) {
   hello.version = version;
   hello.host = host_name();
   hello.pid = ::getpid();
-  hello.addresses = addresses_of_this_host();
+  hello.addresses = addresses_entrance_first();
   hello.cpus = read_allowance().processors;
   hello.gpus = count_gpus();
   return hello;

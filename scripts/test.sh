@@ -107,7 +107,7 @@ run_side_by_side() {
 # run_timed TREE: what measures time, one by one, but for those that mostly wait (label waits), which come first and together; what fails
 # is measured once more, alone. scripts/test_summary.py has the last word.
 run_timed() {
-  ctest_tree "$1" timed --label-regex '^timed$' --parallel 3 --no-tests=error && return
+  ctest_tree "$1" timed --label-regex '^timed$' --parallel 5 --no-tests=error && return
   [ -s "$results/$1.timed.xml" ] || return 1
   printf '\nOnce more:\n'
   ctest_tree "$1" timed.again --label-regex '^timed$' --rerun-failed || true

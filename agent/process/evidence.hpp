@@ -33,6 +33,9 @@ class WorkerEvidence {
   /// any of its threads has started.
   void look_closer(WorkerSample& sample);
 
+  /// Wrappers, each waiting for the next, that are looked through to find the program.
+  static constexpr int kWrappersMax = 4;
+
   /// The process that runs the program, where this one only waits for it: a shell, `uv run`. nullopt if it
   /// runs the program itself, as Python does while it waits for a compiler.
   std::optional<pid_t> wrapped_program();

@@ -10,7 +10,7 @@ set(MUSTER_SMALL_CODE $<$<CONFIG:RelWithDebInfo,Release>:-Os>)
 # read, too. A file that clashes with its neighbours, or has options of its own, is compiled alone (SEPARATE in muster_library).
 option(MUSTER_UNITY "Compile several files of a room as one; off, a change compiles one file again, and all of them take three times as long" ON)
 set(CMAKE_UNITY_BUILD ${MUSTER_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
 
 find_program(MUSTER_CCACHE ccache)
 if(MUSTER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

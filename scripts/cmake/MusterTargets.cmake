@@ -100,7 +100,7 @@ function(muster_test name)
   endif()
   if(NOT TARGET ${ARG_PROGRAM})
     add_executable(${ARG_PROGRAM})
-    set_target_properties(${ARG_PROGRAM} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" UNITY_BUILD_BATCH_SIZE 6)
+    set_target_properties(${ARG_PROGRAM} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" UNITY_BUILD_BATCH_SIZE 16)
     target_link_libraries(${ARG_PROGRAM} PRIVATE muster_options muster_test_main)
     # Half of a test's compile time would go into the speed of code that runs once. What measures time keeps it.
     target_compile_options(${ARG_PROGRAM} PRIVATE "$<$<AND:$<CONFIG:RelWithDebInfo>,$<NOT:$<BOOL:$<TARGET_PROPERTY:MUSTER_TIMED>>>>:-Og>")

@@ -16,7 +16,7 @@ using test::StoreProcess;
 
 const std::vector<ParameterSpec> kModel = {{"stem", {16, 9}}, {"body", {64, 65}}, {"head", {10}}};
 
-ProcessGroupOptions within(milliseconds timeout) {
+ProcessGroupOptions with_timeout(milliseconds timeout) {
   ProcessGroupOptions options;
   options.timeout = timeout;
   return options;
@@ -32,7 +32,7 @@ ReducerOptions over_store(StoreClient& store) {
 TEST_CASE("Models are compared over the store before anything else happens") {
   StoreProcess store;
   auto results = run_processes(3, store.port(), [](int rank, StoreClient& keys) -> std::string {
-    const auto group = make_shm_process_group(&keys, rank, 3, within(seconds(60)));
+    const auto group = make_shm_process_group(&keys, rank, 3, with_timeout(seconds(60)));
     Reducer first(kModel, group.get(), over_store(keys));
     Reducer second(kModel, group.get(), over_store(keys));
     std::vector<ParameterSpec> model = kModel;
@@ -47,7 +47,7 @@ TEST_CASE("Models are compared over the store before anything else happens") {
 TEST_CASE("A rank that does not come to compare models is named") {
   StoreProcess store;
   const auto results = run_processes(3, store.port(), [](int rank, StoreClient& keys) -> std::string {
-    auto options = within(seconds(rank == 0 ? 3 : 60));
+    auto options = with_timeout(seconds(rank == 0 ? 3 : 60));
     options.join_timeout = seconds(60);
     const auto group = make_shm_process_group(&keys, rank, 3, options);
     if (rank == 1) {

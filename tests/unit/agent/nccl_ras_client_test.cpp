@@ -71,7 +71,7 @@ bool run_until(boost::asio::io_context& context, const std::function<bool()>& do
   return done();
 }
 
-const std::string& value_of(const Environment& environment, const std::string& name) {
+const std::string& required_value(const Environment& environment, const std::string& name) {
   const std::string* value = find_variable(environment, name);
   REQUIRE(value != nullptr);
   return *value;
@@ -198,10 +198,10 @@ TEST_CASE("jobs on one host get ports of their own, which NCCL can open") {
   one.prepare(first);
   one.prepare(second);
   other.prepare(third);
-  const std::string address = value_of(first, "NCCL_RAS_ADDR");
+  const std::string address = required_value(first, "NCCL_RAS_ADDR");
   CHECK(address.starts_with("127.0.0.1:"));
-  CHECK(value_of(second, "NCCL_RAS_ADDR") == address);
-  CHECK(value_of(third, "NCCL_RAS_ADDR") != address);
+  CHECK(required_value(second, "NCCL_RAS_ADDR") == address);
+  CHECK(required_value(third, "NCCL_RAS_ADDR") != address);
   CHECK(can_bind(address));
 }
 

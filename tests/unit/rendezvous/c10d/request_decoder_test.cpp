@@ -14,7 +14,7 @@ using c10d::Dialect;
 using c10d::Op;
 using c10d::RequestDecoder;
 using c10d::RequestEncoder;
-using Status = RequestDecoder::Status;
+using Decoded = RequestDecoder::Status;
 
 namespace {
 
@@ -28,7 +28,7 @@ void feed(RequestDecoder& decoder, std::string_view bytes) {
     std::memcpy(space.data(), bytes.data(), count);
     decoder.commit(count);
     bytes.remove_prefix(count);
-    if (!bytes.empty()) REQUIRE(decoder.next() == Status::need_more);
+    if (!bytes.empty()) REQUIRE(decoder.next() == Decoded::need_more);
   }
 }
 
@@ -115,27 +115,27 @@ TEST_CASE("the dialect is decided by the first byte that tells") {
   RequestDecoder decoder;
   SECTION("any operation but 0 is legacy at once") {
     feed(decoder, std::string_view("\x03", 1));
-    CHECK(decoder.next() == Status::need_more);
+    CHECK(decoder.next() == Decoded::need_more);
     CHECK(decoder.dialect() == Dialect::legacy);
   }
   SECTION("a key length that begins like the magic stays open until it differs") {
     feed(decoder, std::string_view("\x00\xce", 2));
-    CHECK(decoder.next() == Status::need_more);
+    CHECK(decoder.next() == Decoded::need_more);
     CHECK(decoder.dialect() == Dialect::unknown);
     feed(decoder, std::string_view("\x00", 1));
-    CHECK(decoder.next() == Status::need_more);
+    CHECK(decoder.next() == Decoded::need_more);
     CHECK(decoder.dialect() == Dialect::legacy);
   }
   SECTION("a handshake in two pieces is one") {
     feed(decoder, handshake().substr(0, 3));
-    CHECK(decoder.next() == Status::need_more);
+    CHECK(decoder.next() == Decoded::need_more);
     feed(decoder, handshake().substr(3));
-    CHECK(decoder.next() == Status::request);
+    CHECK(decoder.next() == Decoded::request);
     CHECK(decoder.dialect() == Dialect::modern);
   }
   SECTION("bytes of another protocol are refused") {
     feed(decoder, "\x16\x03\x01");
-    CHECK(decoder.next() == Status::violation);
+    CHECK(decoder.next() == Decoded::violation);
   }
 }
 
@@ -175,7 +175,7 @@ TEST_CASE("memory follows the bytes that came, not the length that was announced
   std::string bytes = header(1, 1) + "k";
   c10d::append_integer(bytes, muster::rendezvous::kMaxValueBytes);
   feed(decoder, bytes + "v");
-  while (decoder.next() == Status::request) continue;
+  while (decoder.next() == Decoded::request) continue;
   CHECK_FALSE(decoder.space().empty());
   CHECK(decoder.memory() < 600 * 1024);
 }
@@ -195,7 +195,7 @@ TEST_CASE("a long value lies in a string of its own and the next request behind 
     std::memcpy(space.data(), bytes.data() + sent, count);
     decoder.commit(count);
     sent += count;
-    while (decoder.next() == Status::request) {
+    while (decoder.next() == Decoded::request) {
       ops.push_back(decoder.op());
       if (decoder.op() == Op::set) {
         REQUIRE(decoder.large_field() != nullptr);
@@ -217,7 +217,7 @@ TEST_CASE("a byte-at-a-time client costs no more than its bytes") {
   for (const char byte : bytes) {
     decoder.space().front() = byte;
     decoder.commit(1);
-    while (decoder.next() == Status::request) ++requests;
+    while (decoder.next() == Decoded::request) ++requests;
   }
   CHECK(requests == 2);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));

@@ -12,7 +12,7 @@ using namespace muster::data;
 
 namespace {
 
-using Plan = std::vector<std::vector<std::uint32_t>>;
+using Batches = std::vector<std::vector<std::uint32_t>>;
 
 Images small_set() {
   SyntheticOptions options;
@@ -22,8 +22,8 @@ Images small_set() {
 }
 
 /// Batches of 7, with an empty one in the middle.
-Plan plan_of(std::size_t images) {
-  Plan plan;
+Batches plan_of(std::size_t images) {
+  Batches plan;
   for (std::uint32_t i = 0; i < images; ++i) {
     if (i % 7 == 0) plan.emplace_back();
     if (i == 28) plan.emplace_back();
@@ -41,7 +41,7 @@ LoaderOptions with_threads(int threads, int prefetch) {
 }
 
 /// Every float and label of two passes, of which the first is given up half way.
-std::vector<float> all_of(BatchLoader& loader, const Plan& plan) {
+std::vector<float> all_of(BatchLoader& loader, const Batches& plan) {
   std::vector<float> all;
   loader.begin(plan, 0);
   for (std::size_t i = 0; i < plan.size() / 2; ++i) loader.next();
@@ -59,7 +59,7 @@ std::vector<float> all_of(BatchLoader& loader, const Plan& plan) {
 
 TEST_CASE("Batches are the same whoever prepares them") {
   const Images images = small_set();
-  const Plan plan = plan_of(60);
+  const Batches plan = plan_of(60);
   BatchLoader alone(images, with_threads(0, 1));
   const std::vector<float> wanted = all_of(alone, plan);
   std::vector<float> direct;

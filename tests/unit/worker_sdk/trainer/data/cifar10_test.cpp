@@ -19,7 +19,7 @@ std::string record(int label) {
   return bytes;
 }
 
-std::string error_of(const fs::path& folder) {
+std::string error_of_reading(const fs::path& folder) {
   return muster::test::error_of([&] { muster::data::load_cifar10(folder); }, muster::ErrorCode::io);
 }
 
@@ -42,35 +42,36 @@ TEST_CASE("Any subset of the batches with whole records is read, in order") {
 
 TEST_CASE("Bad files are named, with their size and what to do") {
   const muster::test::Folder folder;
-  CHECK(contains(error_of(folder / "none"), "none does not exist; give the folder"));
+  CHECK(contains(error_of_reading(folder / "none"), "none does not exist; give the folder"));
   folder.write("plain", "x");
-  CHECK(contains(error_of(folder / "plain"), "plain is not a folder"));
-  CHECK(contains(error_of(folder.path()), "has none of data_batch_1.bin to data_batch_5.bin"));
+  CHECK(contains(error_of_reading(folder / "plain"), "plain is not a folder"));
+  CHECK(contains(error_of_reading(folder.path()), "has none of data_batch_1.bin to data_batch_5.bin"));
 
   folder.write("cifar-10-python.tar.gz", "x");
-  CHECK(contains(error_of(folder / "cifar-10-python.tar.gz"), "Python version; scripts/convert_cifar10.py"));
+  CHECK(contains(error_of_reading(folder / "cifar-10-python.tar.gz"),
+                 "Python version; scripts/convert_cifar10.py"));
   folder.write("cifar-10-binary.tar.gz", "x");
-  CHECK(contains(error_of(folder / "cifar-10-binary.tar.gz"), "is an archive; unpack it"));
+  CHECK(contains(error_of_reading(folder / "cifar-10-binary.tar.gz"), "is an archive; unpack it"));
   folder.write("data_batch_1", "x");
-  CHECK(contains(error_of(folder.path()), "Python version; scripts/convert_cifar10.py"));
+  CHECK(contains(error_of_reading(folder.path()), "Python version; scripts/convert_cifar10.py"));
 
   folder.write("data_batch_1.bin", record(1));
-  CHECK(contains(error_of(folder.path()), "test_batch.bin: No such file"));
+  CHECK(contains(error_of_reading(folder.path()), "test_batch.bin: No such file"));
   folder.write("test_batch.bin", "");
-  CHECK(contains(error_of(folder.path()), "test_batch.bin (0 bytes) is empty"));
+  CHECK(contains(error_of_reading(folder.path()), "test_batch.bin (0 bytes) is empty"));
   folder.write("test_batch.bin", record(1).substr(0, 3000));
-  CHECK(contains(error_of(folder.path()), "test_batch.bin (3000 bytes) is not a whole number"));
+  CHECK(contains(error_of_reading(folder.path()), "test_batch.bin (3000 bytes) is not a whole number"));
   folder.write("test_batch.bin", record(1) + "ab");
-  CHECK(contains(error_of(folder.path()), "2 bytes are left over"));
+  CHECK(contains(error_of_reading(folder.path()), "2 bytes are left over"));
   folder.write("test_batch.bin", record(1) + record(10));
-  CHECK(contains(error_of(folder.path()), "record 1 has label 10"));
+  CHECK(contains(error_of_reading(folder.path()), "record 1 has label 10"));
   folder.write("test_batch.bin", record(9));
-  CHECK(error_of(folder.path()).empty());
+  CHECK(error_of_reading(folder.path()).empty());
 }
 
 TEST_CASE("A file far larger than CIFAR-10 is refused before memory is taken") {
   const muster::test::Folder folder;
   folder.write("data_batch_1.bin", record(1));
   fs::resize_file(folder / "data_batch_1.bin", 3073ULL * 2'000'000'000ULL);  // sparse
-  CHECK(contains(error_of(folder.path()), "holds more than 1000000 records"));
+  CHECK(contains(error_of_reading(folder.path()), "holds more than 1000000 records"));
 }
