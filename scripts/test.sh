@@ -88,7 +88,7 @@ build() {
     cat "build/$tree-configure.log"
     return 1
   }
-  python3 scripts/build_cost.py record "build/$tree" cmake --build "build/$tree" --parallel "$jobs" --target "$target"
+  python3 scripts/build_cost.py record "build/$tree" cmake --build "build/$tree" --parallel $((jobs + 1)) --target "$target"
 }
 
 # ctest_tree TREE NAME OPTION...: the results go to build/results/TREE.NAME.xml.

@@ -98,7 +98,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-std::string range_text(int first, int count) {
+std::string rank_range(int first, int count) {
   if (first < 0 || count == 0) return "?";
   return std::to_string(first) + (count > 1 ? "-" + std::to_string(first + count - 1) : "");
 }
@@ -120,10 +120,10 @@ std::string placement_table(const JobSpec& spec) {
   for (const NodePlan& node : spec.nodes) {
     std::string gpus;
     for (int i = 0; i < node.workers; ++i) gpus += (i == 0 ? "" : ",") + std::to_string(gpu_of(node, i));
-    if (node.gpus.empty()) gpus = range_text(0, node.workers);
+    if (node.gpus.empty()) gpus = rank_range(0, node.workers);
     const std::string workers =
         node.workers > 0 ? std::to_string(node.workers) : "one for each " + node.workers_by;
-    text += padded(range_text(node.first_rank, node.workers), kRanksWidth) + padded(node.name, width + 2) +
+    text += padded(rank_range(node.first_rank, node.workers), kRanksWidth) + padded(node.name, width + 2) +
             padded(workers, 9) + gpus + (node.local ? "  (this machine)" : "") + "\n";
   }
   if (text.empty()) return "";

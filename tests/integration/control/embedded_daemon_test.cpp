@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace embedded_daemon_test {
+
 using namespace muster::rendezvous;
 using namespace muster::rendezvous::test;
 
@@ -191,3 +193,5 @@ TEST_CASE("A descriptor that is no socket is refused") {
   options.control_fd = -1;
   CHECK(run_embedded_daemon(options) == 125);
 }
+
+}  // namespace embedded_daemon_test

@@ -10,6 +10,8 @@
 
 #include <thread>
 
+namespace job_directory_test {
+
 using namespace muster;
 using namespace muster::rendezvous;
 using namespace muster::rendezvous::test;
@@ -326,3 +328,5 @@ TEST_CASE("a daemon that hosts no jobs says why") {
   CHECK(contains(directory.refusal_of(directory.node("A", "n0")), "it listens on every address"));
   CHECK(directory.jobs.status().empty());
 }
+
+}  // namespace job_directory_test

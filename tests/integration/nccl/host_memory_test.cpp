@@ -16,7 +16,7 @@
 #include <cstring>
 #include <functional>
 
-namespace muster {
+namespace muster::host_memory_test {
 namespace {
 
 using std::chrono::seconds;
@@ -320,4 +320,4 @@ TEST_CASE("a stream is refused where the group moves memory of the host, and the
   CHECK(value == 5);
 }
 
-}  // namespace muster
+}  // namespace muster::host_memory_test

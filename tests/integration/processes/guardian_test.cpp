@@ -16,6 +16,8 @@
 #include <string>
 #include <system_error>
 
+namespace guardian_test {
+
 using namespace muster::agent;
 using muster::UniqueFd;
 using muster::test::Pipe;
@@ -187,3 +189,5 @@ TEST_CASE("the end of a link that the agent has left means nothing") {
   CHECK(cut.ends_within(kLimitMs / 2));
   CHECK_FALSE(moved.ends_within(1000));
 }
+
+}  // namespace guardian_test

@@ -8,9 +8,7 @@
 #include <netinet/tcp.h>
 #include <unistd.h>
 
-using namespace muster;
-using namespace muster::rendezvous;
-using namespace muster::rendezvous::test;
+namespace muster::rendezvous::tls_test::handshake_test {
 
 namespace {
 
@@ -277,3 +275,5 @@ TEST_CASE("nobody there, and somebody who does not answer, are told apart") {
     CHECK(connecting->code == Errc::deadline);
   }
 }
+
+}  // namespace muster::rendezvous::tls_test::handshake_test

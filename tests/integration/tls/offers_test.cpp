@@ -8,7 +8,7 @@
 #include <array>
 #include <thread>
 
-namespace muster::rendezvous::test {
+namespace muster::rendezvous::tls_test::offers_test {
 namespace {
 
 struct Offer {
@@ -92,4 +92,4 @@ TEST_CASE("a client with the right key that offers only other cryptography is re
   CHECK_FALSE(lets_in(offer));
 }
 
-}  // namespace muster::rendezvous::test
+}  // namespace muster::rendezvous::tls_test::offers_test

@@ -20,7 +20,7 @@
 #include <string>
 #include <utility>
 
-namespace muster::rendezvous::test {
+namespace muster::rendezvous::tls_test {
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -138,4 +138,4 @@ inline asio::awaitable<bool> write_text(ByteStream& stream, std::string text) {
   co_return true;
 }
 
-}  // namespace muster::rendezvous::test
+}  // namespace muster::rendezvous::tls_test

@@ -24,6 +24,8 @@
 #include <utility>
 #include <vector>
 
+namespace flight_watch_test {
+
 using namespace muster;
 using namespace muster::agent;
 using namespace std::chrono_literals;
@@ -279,3 +281,5 @@ TEST_CASE("A watch that goes while it asks waits for nobody") {
   watch.context.restart();
   watch.context.run_for(100ms);
 }
+
+}  // namespace flight_watch_test

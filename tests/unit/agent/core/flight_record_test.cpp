@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+namespace flight_record_test {
+
 using namespace muster::agent;
 using namespace std::string_literals;
 
@@ -103,3 +105,5 @@ TEST_CASE("JSON of too many or too deeply nested values is refused, and so is wh
   CHECK_NOTHROW(read_flight_json(some + "]}", 0, [] { return true; }));
   CHECK_THROWS_AS(read_flight_json(some + "]}", 0, [] { return false; }), std::invalid_argument);
 }
+
+}  // namespace flight_record_test

@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+namespace host_causes_test {
+
 using namespace muster::agent;
 using namespace std::chrono_literals;
 
@@ -130,3 +132,5 @@ TEST_CASE("Several causes are one text without what changes") {
                      {HostCauseKind::gpu_error, "GPU 0 had Xid 79", "1 s ago"}}) ==
         "the file system / is full; GPU 0 had Xid 79");
 }
+
+}  // namespace host_causes_test

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+namespace pickle_reader_test {
+
 using namespace muster::agent;
 using namespace std::string_literals;
 
@@ -93,3 +95,5 @@ TEST_CASE("A list that holds itself is no endless one, and the limits end what i
   CHECK_THAT(refusal(std::string(11, 'N'), few), Contains("more bytes"));
   CHECK_THAT(refusal("N.", {}, [] { return false; }), Contains("too long"));
 }
+
+}  // namespace pickle_reader_test

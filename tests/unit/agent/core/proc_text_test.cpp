@@ -3,6 +3,8 @@
 
 #include "catch.hpp"
 
+namespace proc_text_test {
+
 using namespace muster::agent;
 
 TEST_CASE("CPU time and start come from the stat of a process whatever it is called") {
@@ -74,3 +76,5 @@ TEST_CASE("The kernel function is that of the wait channel, or the innermost of 
   CHECK(kernel_function("0\n", "").empty());
   CHECK(kernel_function("", "[<0>]").empty());
 }
+
+}  // namespace proc_text_test

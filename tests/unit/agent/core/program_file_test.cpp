@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+namespace program_file_test {
+
 using namespace muster::agent;
 
 namespace {
@@ -64,3 +66,5 @@ TEST_CASE("A file that the kernel does not execute is told with what to do") {
   CHECK(exec_obstacle(ENOENT, "print(1)\n").empty());
   CHECK(exec_obstacle(EACCES, "echo hi\n").empty());
 }
+
+}  // namespace program_file_test

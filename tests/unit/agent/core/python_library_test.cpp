@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+namespace python_library_test {
+
 using namespace muster::agent;
 
 TEST_CASE("A user's files are told from those of Python and of packages") {
@@ -43,3 +45,5 @@ TEST_CASE("What a program does in a file of a library") {
     CHECK(role_of_file(file) == role);
   }
 }
+
+}  // namespace python_library_test

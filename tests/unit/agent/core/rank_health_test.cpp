@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace rank_health_test {
+
 using namespace muster::agent;
 using namespace std::chrono_literals;
 using muster::rendezvous::Activity;
@@ -321,3 +323,5 @@ TEST_CASE("What NCCL tells of a rank counts where nothing else tells what it doe
   CHECK(judged(with_nccl(in_call(SystemCall::sleep)), {kUser}).wait == WaitKind::sleep);
   CHECK(judged(with_nccl(in_call(SystemCall::lock)), {kUser}).wait == WaitKind::lock);
 }
+
+}  // namespace rank_health_test

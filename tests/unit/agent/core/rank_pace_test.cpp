@@ -3,6 +3,8 @@
 
 #include "catch.hpp"
 
+namespace rank_pace_test {
+
 using namespace muster;
 using namespace muster::agent;
 
@@ -101,3 +103,5 @@ TEST_CASE("A job of many ranks is asked less often") {
   CHECK(seconds_between_paces(4096) == 17);
   CHECK(seconds_between_paces(-1) == 1);
 }
+
+}  // namespace rank_pace_test

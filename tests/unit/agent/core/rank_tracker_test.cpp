@@ -7,6 +7,8 @@
 #include <functional>
 #include <optional>
 
+namespace rank_tracker_test {
+
 using namespace muster::agent;
 using namespace std::chrono_literals;
 using muster::rendezvous::Activity;
@@ -364,3 +366,5 @@ TEST_CASE("A worker that reads from a disk at each look, or at which nobody has 
   for (int i = 0; i < 3; ++i) paused.look(stay);
   CHECK_FALSE(paused.tracker.health().held_in.empty());
 }
+
+}  // namespace rank_tracker_test

@@ -3,6 +3,8 @@
 
 #include "catch.hpp"
 
+namespace slot_evidence_test {
+
 using namespace muster;
 using namespace muster::agent;
 
@@ -63,3 +65,5 @@ TEST_CASE("Each call changes a sample, and none that stands still does") {
   ++status.step;
   CHECK(has_moved(before, sample_of(status)));
 }
+
+}  // namespace slot_evidence_test

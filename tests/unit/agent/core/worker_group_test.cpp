@@ -5,6 +5,8 @@
 
 #include <csignal>
 
+namespace worker_group_test {
+
 using namespace muster::agent;
 using namespace std::chrono_literals;
 
@@ -198,3 +200,5 @@ TEST_CASE("A stop may have a grace period of its own, which lengthens no other")
   none.stop(SIGTERM, kStart, 0s);
   CHECK(none.tick(kStart).kill_workers);
 }
+
+}  // namespace worker_group_test

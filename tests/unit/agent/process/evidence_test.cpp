@@ -20,6 +20,8 @@
 #include <string>
 #include <thread>
 
+namespace evidence_test {
+
 using namespace muster;
 using namespace muster::agent;
 using namespace std::chrono_literals;
@@ -253,3 +255,5 @@ TEST_CASE("A worker that no signal reaches shows the kernel function that holds 
   CHECK(sample.wait_channel != "0");
   ::kill(-held, SIGKILL);
 }
+
+}  // namespace evidence_test

@@ -10,6 +10,8 @@
 #include <array>
 #include <random>
 
+namespace needed_libraries_test {
+
 using namespace muster::agent;
 
 namespace {
@@ -130,3 +132,5 @@ TEST_CASE("Damaged programs are read safely") {
     CHECK(needed_libraries(file).size() <= 4);
   }
 }
+
+}  // namespace needed_libraries_test

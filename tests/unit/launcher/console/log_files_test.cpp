@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace log_files_test {
+
 using namespace muster::launcher;
 using muster::test::Folder;
 using muster::test::write_file;
@@ -119,3 +121,5 @@ TEST_CASE("A log file of a bounded size is read on where the next one begins, an
   print(folder, "attempt_0/0", "seventh\n");
   CHECK(news(files) == Lines{"0 0 sixth", "0 0 seventh"});
 }
+
+}  // namespace log_files_test

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <string>
 
+namespace exit_report_test {
+
 using namespace muster::launcher;
 using muster::agent::NodeOutcome;
 using muster::agent::NodeReport;
@@ -379,3 +381,5 @@ TEST_CASE("A failure on a host where something is wrong says so, and what to do 
   failed.workers[1].cpu_limit_s = 60;
   CHECK_THAT(make_exit_report(job(), {failed}, {}).advice, Contains("of CPU time"));
 }
+
+}  // namespace exit_report_test

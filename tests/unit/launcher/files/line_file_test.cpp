@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+namespace line_file_test {
+
 using namespace muster::launcher;
 using namespace std::chrono_literals;
 
@@ -106,3 +108,5 @@ TEST_CASE("All that was given is written in order before the end, and failures a
   CHECK(*written == std::vector<std::string>{"a", "b", "c"});
   CHECK((loss.texts == 1 && loss.cause == "no"));
 }
+
+}  // namespace line_file_test

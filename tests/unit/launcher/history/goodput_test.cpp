@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+namespace goodput_test {
+
 using namespace muster::launcher;
 using namespace std::chrono_literals;
 
@@ -91,3 +93,5 @@ TEST_CASE("Fractions of a millisecond do not get lost") {
   }
   CHECK(job.shares(kBegin + 1500ms).total() == 1500ms);
 }
+
+}  // namespace goodput_test

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace job_course_test {
+
 using namespace muster::launcher;
 using namespace std::chrono_literals;
 using muster::agent::NodeEvent;
@@ -148,3 +150,5 @@ TEST_CASE("A line of events is whole JSON, and never longer than a pipe takes at
   CHECK(of_hang.size() <= kEventLineMax);
   CHECK(nlohmann::json::parse(of_hang).at("culprits").size() == kEventRanksMax);
 }
+
+}  // namespace job_course_test

@@ -5,6 +5,8 @@
 #include "launcher/hosts/host_pattern.hpp"
 #include "tests/unit/launcher/hosts/refusal.hpp"
 
+namespace host_list_test {
+
 using namespace muster::launcher;
 
 namespace {
@@ -254,3 +256,5 @@ TEST_CASE("Slurm's node lists") {
     CHECK(refusal.caret >= 0);
   }
 }
+
+}  // namespace host_list_test

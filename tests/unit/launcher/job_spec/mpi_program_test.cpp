@@ -3,6 +3,8 @@
 
 #include "tests/unit/launcher/job_spec/resolve.hpp"
 
+namespace mpi_program_test {
+
 using namespace muster::launcher;
 
 namespace {
@@ -32,21 +34,23 @@ TEST_CASE("A program of MPI is known by a library of MPI, unless it has ours") {
 
 TEST_CASE("A program of MPI is refused where its workers would each be alone") {
   const FakeSystem system = machine();
-  CHECK(error_of({"--nproc-per-node", "4", "./solver", "8"}, system) ==
+  CHECK(resolve_error({"--nproc-per-node", "4", "./solver", "8"}, system) ==
         "'./solver' is an MPI program (it needs libmpi.so.40), which muster run cannot connect: each worker "
         "would be rank 0 of 1; start it with mpirun, or give --allow-singletons if each shall work alone");
-  CHECK(error_of({"--nproc-per-node", "4", "solve"}, system).starts_with("'solve' is an MPI program"));
-  CHECK(error_of({"--nproc-per-node", "4", "--no-python", "solve"}, system)
+  CHECK(resolve_error({"--nproc-per-node", "4", "solve"}, system).starts_with("'solve' is an MPI program"));
+  CHECK(resolve_error({"--nproc-per-node", "4", "--no-python", "solve"}, system)
             .starts_with("'solve' is an MPI program"));
-  CHECK(error_of({"-H", "node7,n1", "./solver"}, system).starts_with("'./solver' is an MPI program"));
+  CHECK(resolve_error({"-H", "node7,n1", "./solver"}, system).starts_with("'./solver' is an MPI program"));
   // Its file is here, too, where it does not run.
-  CHECK(error_of({"-H", "n1:2", "./solver"}, system).starts_with("'./solver' is an MPI program"));
+  CHECK(resolve_error({"-H", "n1:2", "./solver"}, system).starts_with("'./solver' is an MPI program"));
 }
 
 TEST_CASE("A program of MPI runs alone, and where that is wanted") {
   const FakeSystem system = machine();
-  CHECK(error_of({"./solver"}, system).empty());
-  CHECK(error_of({"--nproc-per-node", "4", "--allow-singletons", "./solver"}, system).empty());
-  CHECK(error_of({"--nproc-per-node", "4", "true"}, system).empty());
-  CHECK(error_of({"--nproc-per-node", "4", "train.py"}, system).empty());
+  CHECK(resolve_error({"./solver"}, system).empty());
+  CHECK(resolve_error({"--nproc-per-node", "4", "--allow-singletons", "./solver"}, system).empty());
+  CHECK(resolve_error({"--nproc-per-node", "4", "true"}, system).empty());
+  CHECK(resolve_error({"--nproc-per-node", "4", "train.py"}, system).empty());
 }
+
+}  // namespace mpi_program_test

@@ -33,7 +33,7 @@ inline ResolvedJob resolve(const Arguments& arguments, const FakeSystem& system 
 }
 
 /// The message with which they are refused; "" when they are not.
-inline std::string error_of(const Arguments& arguments, const FakeSystem& system = {}) {
+inline std::string resolve_error(const Arguments& arguments, const FakeSystem& system = {}) {
   try {
     resolve(arguments, system);
   } catch (const LaunchError& error) {

@@ -5,6 +5,8 @@
 #include "tests/support/folder.hpp"
 #include "tests/unit/launcher/job_spec/resolve.hpp"
 
+namespace resolve_hosts_test {
+
 using namespace muster::launcher;
 
 namespace {
@@ -54,12 +56,12 @@ TEST_CASE("A hostfile is read, and refused with its name") {
   CHECK(resolve({"--hostfile", "hosts.txt", "--include", "n1:1,3"}, system).spec.nodes[0].gpus ==
         std::vector<int>{1, 3});
   CHECK(shown(resolve({"--hostfile", "hosts.txt", "--exclude", "n0"}, system).spec) == "n1:0-3");
-  CHECK(error_of({"--hostfile", "no.txt"}, system) ==
+  CHECK(resolve_error({"--hostfile", "no.txt"}, system) ==
         "--hostfile=no.txt cannot be read (No such file or directory); check the path");
-  CHECK(contains(error_of({"--hostfile", "hosts.txt", "-H", "n0"}, system),
+  CHECK(contains(resolve_error({"--hostfile", "hosts.txt", "-H", "n0"}, system),
                  "contradict each other; give one of"));
   system.texts["hosts.txt"] = "n0 slots=2\nn1 slots=x\n";
-  CHECK(contains(error_of({"--hostfile", "hosts.txt"}, system),
+  CHECK(contains(resolve_error({"--hostfile", "hosts.txt"}, system),
                  "hosts.txt:2:10: 'x' is not a number of slots"));
 }
 
@@ -69,17 +71,17 @@ TEST_CASE("How many workers a host gets") {
   CHECK(shown(resolve({"-H", "n0:4,n1:4", "-n", "6"}).spec) == "n0:0-3 n1:4-5");
   CHECK(shown(resolve({"-H", "n0:4,n1:4", "-np", "6", "--map-by=node"}).spec) == "n0:0-2 n1:3-5");
   CHECK(shown(resolve({"-H", "n0:1,n1:1", "-n", "4", "--oversubscribe"}).spec) == "n0:0-1 n1:2-3");
-  CHECK(contains(error_of({"-H", "n0:1,n1:1", "-n", "4"}),
+  CHECK(contains(resolve_error({"-H", "n0:1,n1:1", "-n", "4"}),
                  "--np=4: the hosts have 2 slots (n0 has 1, n1 has 1)"));
-  CHECK(
-      contains(error_of({"-H", "n0:1", "--nproc-per-node=2"}), "host 'n0' (--host, position 1) has 1 slot"));
-  CHECK(contains(error_of({"-H", "n0", "--nproc-per-node=many"}), "is not a number of workers"));
+  CHECK(contains(resolve_error({"-H", "n0:1", "--nproc-per-node=2"}),
+                 "host 'n0' (--host, position 1) has 1 slot"));
+  CHECK(contains(resolve_error({"-H", "n0", "--nproc-per-node=many"}), "is not a number of workers"));
   const JobSpec counted = resolve({"-H", "n0,n1", "--nproc-per-node=gpu"}).spec;
   CHECK(counted.nodes[0].workers == 0);
   CHECK(counted.nodes[1].workers_by == "gpu");
   CHECK(resolve({"-n", "3"}).spec.agent.workers == 3);
-  CHECK(contains(error_of({"-n", "3", "--nproc-per-node=2"}), "contradict each other"));
-  CHECK(contains(error_of({"-n", "3", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:1"}),
+  CHECK(contains(resolve_error({"-n", "3", "--nproc-per-node=2"}), "contradict each other"));
+  CHECK(contains(resolve_error({"-n", "3", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:1"}),
                  "give --nproc-per-node"));
 }
 
@@ -98,7 +100,7 @@ TEST_CASE("This machine alone needs no network, however it is named") {
   // A port or another user is a way in of its own: a container, an account.
   CHECK(shown(resolve({"-H", "node7:2222:2"}).spec) == "node7:0-1");
   CHECK(shown(resolve({"-H", "bob@node7"}).spec) == "node7:0");
-  CHECK(contains(error_of({"-H", "localhost,n1,node7"}),
+  CHECK(contains(resolve_error({"-H", "localhost,n1,node7"}),
                  "hosts 'localhost' and 'node7' are both this machine"));
 }
 
@@ -115,18 +117,20 @@ TEST_CASE("Flags of the other form contradict a host list") {
   };
   for (const auto& [flag, says] : rows) {
     CAPTURE(flag);
-    CHECK(contains(error_of({"-H", "n0,n1", flag}), says));
+    CHECK(contains(resolve_error({"-H", "n0,n1", flag}), says));
   }
-  CHECK(error_of({"-H", "n0,n1", "--nnodes=2", "--rdzv-backend=c10d"}).empty());
-  CHECK(contains(error_of({"-H", "n0,n1", "--master-addr=a", "--local-addr=b"}), "both name the address"));
+  CHECK(resolve_error({"-H", "n0,n1", "--nnodes=2", "--rdzv-backend=c10d"}).empty());
+  CHECK(
+      contains(resolve_error({"-H", "n0,n1", "--master-addr=a", "--local-addr=b"}), "both name the address"));
   const JobSpec elastic = resolve({"-H", "n0,n1,n2", "--nnodes=2:4"}).spec;
   CHECK(elastic.agent.limits.min_nodes == 2);
   CHECK(elastic.agent.limits.max_nodes == 3);
   CHECK(resolve({"-H", "n0,n1", "--local-addr=[fe80::1]"}).spec.agent.node.local_addr == "fe80::1");
   const JobSpec fixed = resolve({"-H", "n0,n1", "--master-port=7"}).spec;
   CHECK(std::get<muster::agent::StartedNode>(fixed.agent.node.form).listen_port == 7);
-  CHECK(contains(error_of({"--include", "n0"}), "chooses among listed hosts; give --host or --hostfile"));
-  CHECK(contains(error_of({"--exclude", "n0"}), "--exclude=n0"));
+  CHECK(
+      contains(resolve_error({"--include", "n0"}), "chooses among listed hosts; give --host or --hostfile"));
+  CHECK(contains(resolve_error({"--exclude", "n0"}), "--exclude=n0"));
 }
 
 TEST_CASE("The program may exist on the hosts only") {
@@ -156,14 +160,14 @@ TEST_CASE("Workers start in the right directory and inherit the right variables"
   CHECK(resolve({"--wdir=run"}, system).spec.agent.working_directory == "/here/run");
   FakeSystem nowhere = system;
   nowhere.directory.clear();
-  CHECK(contains(error_of({}, nowhere), "does not exist any more, so workers cannot start in it"));
-  CHECK(contains(error_of({"--wdir=run"}, nowhere), "name one with --wdir /DIRECTORY"));
-  CHECK(contains(error_of({"-H", "n0"}, nowhere), "--wdir"));
+  CHECK(contains(resolve_error({}, nowhere), "does not exist any more, so workers cannot start in it"));
+  CHECK(contains(resolve_error({"--wdir=run"}, nowhere), "name one with --wdir /DIRECTORY"));
+  CHECK(contains(resolve_error({"-H", "n0"}, nowhere), "--wdir"));
   CHECK(resolve({"--wdir=/data", "/bin/true"}, nowhere).spec.agent.working_directory == "/data");
   CHECK(resolve({"--wdir=/far", "-H", "n0"}, system).spec.remote.working_directory == "/far");
-  CHECK(contains(error_of({"--wdir=/far", "-H", "n0,node7"}, system),
+  CHECK(contains(resolve_error({"--wdir=/far", "-H", "n0,node7"}, system),
                  "--wdir=/far is not a directory on this"));
-  CHECK(contains(error_of({"--wdir=/far"}, system), "--wdir=/far is not a directory on this machine"));
+  CHECK(contains(resolve_error({"--wdir=/far"}, system), "--wdir=/far is not a directory on this machine"));
   const ResolvedJob job = resolve({"-H", "n0", "--export", "WANDB_*,A=1,NONE"}, system);
   CHECK(value_of(job.spec.remote.environment, "NCCL_DEBUG") == "INFO");
   CHECK(value_of(job.spec.remote.environment, "WANDB_PROJECT") == "p");
@@ -177,7 +181,7 @@ TEST_CASE("Workers start in the right directory and inherit the right variables"
 TEST_CASE("The rank that reads our stdin is one of the job") {
   CHECK(resolve({"-H", "n0:2,n1:2", "--stdin=3"}).spec.agent.stdin_rank == 3);
   CHECK(resolve({"-H", "n0,n1"}).spec.agent.stdin_rank == -1);
-  CHECK(contains(error_of({"-H", "n0:2,n1:2", "--stdin=4"}),
+  CHECK(contains(resolve_error({"-H", "n0:2,n1:2", "--stdin=4"}),
                  "--stdin=4 is no rank of the job, which has 4 workers"));
   CHECK(resolve({"-H", "n0,n1", "--nproc-per-node=gpu", "--stdin=9"}).spec.agent.stdin_rank ==
         9);  // not known here
@@ -226,20 +230,20 @@ TEST_CASE("Inside an allocation of Slurm its nodes, tasks and GPUs are found") {
   CHECK(shown(resolve({"--exclude=n2"}, gpus).spec) == "n1:0-1 n3:2-3");
   auto without_srun = allocation();
   without_srun.files.erase("/usr/bin/srun");
-  CHECK(contains(error_of({}, without_srun),
+  CHECK(contains(resolve_error({}, without_srun),
                  "the 3 nodes of Slurm's job 12 are started by srun, which is not in PATH"));
-  CHECK(contains(error_of({}, without_srun), "--slurm off"));
+  CHECK(contains(resolve_error({}, without_srun), "--slurm off"));
   CHECK(resolve({"--slurm=off"}, without_srun).spec.form == StartForm::local);
   CHECK(resolve({"--slurm=off"}, allocation()).spec.form == StartForm::local);
   CHECK(resolve({"--standalone"}, allocation()).spec.form == StartForm::local);
   CHECK(resolve({"--nnodes=1"}, allocation()).spec.form == StartForm::local);
   CHECK(resolve({"--nnodes=3"}, allocation()).spec.form == StartForm::slurm);
-  CHECK(contains(error_of({"--nnodes=2"}, allocation()), "--nnodes=2, but 3 hosts have workers"));
+  CHECK(contains(resolve_error({"--nnodes=2"}, allocation()), "--nnodes=2, but 3 hosts have workers"));
   CHECK(resolve({"-H", "n1,n2"}, allocation()).spec.form == StartForm::ssh);
   CHECK(resolve({"-H", "n1,n2", "--slurm=on"}, allocation()).spec.form == StartForm::slurm);
-  CHECK(contains(error_of({"--slurm=on"}), "--slurm=on: this is no job of Slurm"));
-  CHECK(
-      contains(error_of({}, allocation({{"SLURM_JOB_NODELIST", "n[1-"}})), "SLURM_JOB_NODELIST, position 2"));
+  CHECK(contains(resolve_error({"--slurm=on"}), "--slurm=on: this is no job of Slurm"));
+  CHECK(contains(resolve_error({}, allocation({{"SLURM_JOB_NODELIST", "n[1-"}})),
+                 "SLURM_JOB_NODELIST, position 2"));
   const auto here = allocation(
       {{"SLURM_JOB_NODELIST", "node7"}, {"SLURM_JOB_NUM_NODES", "1"}, {"SLURM_GPUS_ON_NODE", "4"}});
   CHECK(resolve({}, here).spec.form == StartForm::local);
@@ -272,3 +276,5 @@ TEST_CASE("The dry run shows rank, host, local rank and GPU") {
   CHECK(contains(local, R"("host": "node7")"));
   CHECK(contains(local, R"("local_rank": 1)"));
 }
+
+}  // namespace resolve_hosts_test

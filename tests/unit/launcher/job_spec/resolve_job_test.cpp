@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+namespace resolve_job_test {
+
 using namespace muster::launcher;
 
 TEST_CASE("A plain job is c10d on loopback, a free port and a random id") {
@@ -63,32 +65,33 @@ TEST_CASE("The store's address and port follow torchrun 2.14") {
 }
 
 TEST_CASE("What one machine cannot do is refused in one line that names flag and value") {
-  CHECK(contains(error_of({"--nnodes=2", "true"}), "--nnodes=2 needs more than one node"));
-  CHECK(contains(error_of({"--nnodes=2:4", "true"}), "--nnodes=2:4"));
-  CHECK(contains(error_of({"--node-rank=1", "true"}), "--node-rank=1"));
-  CHECK(contains(error_of({"--rdzv-backend=etcd", "true"}), "--rdzv-backend=etcd is not available"));
-  CHECK(contains(error_of({"--rdzv-backend=etcd-v2", "true"}), "not available in this version"));
-  CHECK(contains(error_of({"--rdzv-backend=zeus", "true"}), "--rdzv-backend=zeus"));
+  CHECK(contains(resolve_error({"--nnodes=2", "true"}), "--nnodes=2 needs more than one node"));
+  CHECK(contains(resolve_error({"--nnodes=2:4", "true"}), "--nnodes=2:4"));
+  CHECK(contains(resolve_error({"--node-rank=1", "true"}), "--node-rank=1"));
+  CHECK(contains(resolve_error({"--rdzv-backend=etcd", "true"}), "--rdzv-backend=etcd is not available"));
+  CHECK(contains(resolve_error({"--rdzv-backend=etcd-v2", "true"}), "not available in this version"));
+  CHECK(contains(resolve_error({"--rdzv-backend=zeus", "true"}), "--rdzv-backend=zeus"));
+  CHECK(contains(resolve_error({"--master-addr=10.0.0.8", "true"}),
+                 "'10.0.0.8' is not an address of this machine"));
+  CHECK(contains(resolve_error({"--master-addr=0.0.0.0", "true"}), "not an address of this machine"));
+  CHECK(contains(resolve_error({"--local-addr=10.0.0.8", "true"}), "--local-addr=10.0.0.8"));
+  CHECK(contains(resolve_error({"--rdzv-backend=c10d", "--rdzv-endpoint=far:1", "true"}),
+                 "--rdzv-endpoint=far:1"));
   CHECK(
-      contains(error_of({"--master-addr=10.0.0.8", "true"}), "'10.0.0.8' is not an address of this machine"));
-  CHECK(contains(error_of({"--master-addr=0.0.0.0", "true"}), "not an address of this machine"));
-  CHECK(contains(error_of({"--local-addr=10.0.0.8", "true"}), "--local-addr=10.0.0.8"));
-  CHECK(
-      contains(error_of({"--rdzv-backend=c10d", "--rdzv-endpoint=far:1", "true"}), "--rdzv-endpoint=far:1"));
-  CHECK(contains(error_of({"--rdzv-endpoint=far:1", "true"}), "'far' is not an address of this machine"));
-  CHECK(contains(error_of({"--rdzv-backend=static", "--nnodes=1:2", "true"}), "elastic"));
-  CHECK(contains(error_of({"--numa-binding=node", "--bind-to=core", "true"}), "contradict each other"));
-  CHECK(contains(error_of({"--logs-specs=mine", "true"}), "--logs-specs=mine"));
-  CHECK(contains(error_of({"--logs-specs=mine", "true"}), "give default, which it has"));
-  CHECK(error_of({"--logs-specs=default", "true"}).empty());
+      contains(resolve_error({"--rdzv-endpoint=far:1", "true"}), "'far' is not an address of this machine"));
+  CHECK(contains(resolve_error({"--rdzv-backend=static", "--nnodes=1:2", "true"}), "elastic"));
+  CHECK(contains(resolve_error({"--numa-binding=node", "--bind-to=core", "true"}), "contradict each other"));
+  CHECK(contains(resolve_error({"--logs-specs=mine", "true"}), "--logs-specs=mine"));
+  CHECK(contains(resolve_error({"--logs-specs=mine", "true"}), "give default, which it has"));
+  CHECK(resolve_error({"--logs-specs=default", "true"}).empty());
   CHECK(contains(
-      error_of({"--event-log-handler=mine", "true"}),
+      resolve_error({"--event-log-handler=mine", "true"}),
       "--event-log-handler=mine names a Python plug-in, which muster cannot load; give null or console"));
   for (const char* built_in : {"null", "console"})
-    CHECK(error_of({std::string("--event-log-handler=") + built_in, "true"}).empty());
+    CHECK(resolve_error({std::string("--event-log-handler=") + built_in, "true"}).empty());
   FakeSystem system;
   system.variables["PET_NNODES"] = "3";
-  CHECK(contains(error_of({"true"}, system), "PET_NNODES=3 needs more than one node"));
+  CHECK(contains(resolve_error({"true"}, system), "PET_NNODES=3 needs more than one node"));
 }
 
 TEST_CASE("Worker counts: numbers and words") {
@@ -99,10 +102,11 @@ TEST_CASE("Worker counts: numbers and words") {
   CHECK(resolve({"--nproc-per-node=auto", "true"}).spec.agent.workers == 6);
   CHECK(resolve({"--nproc-per-node=auto", "true"}, gpus).spec.agent.workers == 4);
   CHECK(resolve({"--nproc-per-node=gpu", "true"}, gpus).spec.agent.workers == 4);
-  CHECK(contains(error_of({"--nproc-per-node=gpu", "true"}), "no GPU is visible: NVML cannot be loaded"));
+  CHECK(
+      contains(resolve_error({"--nproc-per-node=gpu", "true"}), "no GPU is visible: NVML cannot be loaded"));
   for (const char* bad : {"0", "-1", "tpu", "xpu", "", "1.5", "65537"}) {
     CAPTURE(bad);
-    CHECK(contains(error_of({std::string("--nproc-per-node=") + bad, "true"}), "--nproc-per-node="));
+    CHECK(contains(resolve_error({std::string("--nproc-per-node=") + bad, "true"}), "--nproc-per-node="));
   }
 }
 
@@ -157,10 +161,10 @@ TEST_CASE("Times come from flags, then variables, then defaults") {
   system.variables["MUSTER_REPORT_AFTER"] = "2.5";
   CHECK(resolve({"true"}, system).spec.agent.report_after == std::chrono::milliseconds(2500));
   system.variables["MUSTER_REPORT_AFTER"] = "soon";
-  CHECK(contains(error_of({"true"}, system), "MUSTER_REPORT_AFTER=soon"));
+  CHECK(contains(resolve_error({"true"}, system), "MUSTER_REPORT_AFTER=soon"));
   system.variables.erase("MUSTER_REPORT_AFTER");
   system.variables["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = "soon";
-  CHECK(contains(error_of({"true"}, system), "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon"));
+  CHECK(contains(resolve_error({"true"}, system), "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon"));
 }
 
 TEST_CASE("Output flags and their variables") {
@@ -186,9 +190,9 @@ TEST_CASE("Output flags and their variables") {
   CHECK(kept.agent.output.log_dir == "logs/_.._a_b_XXXXXX");
   CHECK_FALSE(kept.agent.output.log_dir_is_temporary);
   CHECK(resolve({"--log-dir=/dev/null", "true"}).spec.agent.output.log_dir.empty());
-  CHECK(contains(error_of({"--log-dir=/dev/null", "--tee=3", "true"}), "--log-dir=/dev/null"));
+  CHECK(contains(resolve_error({"--log-dir=/dev/null", "--tee=3", "true"}), "--log-dir=/dev/null"));
   system.files_writable = false;
-  CHECK(contains(error_of({"--report=/x/y", "true"}, system),
+  CHECK(contains(resolve_error({"--report=/x/y", "true"}, system),
                  "--report=/x/y cannot be written (Read-only file system)"));
 }
 
@@ -199,20 +203,20 @@ TEST_CASE("A local rank that no node has is refused where streams are chosen") {
     const auto choose = [filter](const std::string& rank) {
       return "0" + std::string(filter ? "," : ":3,") + rank + (filter ? "" : ":1");
     };
-    CHECK(contains(error_of({flag, choose("2"), "--nproc-per-node=2", "true"}),
+    CHECK(contains(resolve_error({flag, choose("2"), "--nproc-per-node=2", "true"}),
                    std::string(flag) + "=" + choose("2") +
                        ": there is no local rank 2; a node has at most 2 of them, from 0 to 1"));
-    CHECK(error_of({flag, choose("1"), "--nproc-per-node=2", "true"}).empty());
+    CHECK(resolve_error({flag, choose("1"), "--nproc-per-node=2", "true"}).empty());
     // Of several hosts the largest counts; where each counts its own GPUs, nobody knows.
-    CHECK(error_of({flag, choose("3"), "-H", "node7:1,n1:4", "true"}).empty());
-    CHECK(contains(error_of({flag, choose("4"), "-H", "node7:1,n1:4", "true"}), "no local rank 4"));
-    CHECK(error_of({flag, choose("4"), "-H", "node7,n1", "--nproc-per-node=gpu", "true"}).empty());
+    CHECK(resolve_error({flag, choose("3"), "-H", "node7:1,n1:4", "true"}).empty());
+    CHECK(contains(resolve_error({flag, choose("4"), "-H", "node7:1,n1:4", "true"}), "no local rank 4"));
+    CHECK(resolve_error({flag, choose("4"), "-H", "node7,n1", "--nproc-per-node=gpu", "true"}).empty());
     const Arguments meeting = {"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:7", "true"};
     Arguments peer = {flag, choose("6"), "--nproc-per-node=cpu"};
     peer.insert(peer.end(), meeting.begin(), meeting.end());
-    CHECK(error_of(peer).empty());
+    CHECK(resolve_error(peer).empty());
     peer[2] = "--nproc-per-node=6";
-    CHECK(contains(error_of(peer), "no local rank 6"));
+    CHECK(contains(resolve_error(peer), "no local rank 6"));
   }
 }
 
@@ -237,22 +241,22 @@ TEST_CASE("An endpoint at any free port is a job of this node, where one is enou
     CHECK(job.notices.size() == (std::string(nodes) == "1:4" ? 1 : 0));
   }
   for (const char* nodes : {"2", "2:4"})
-    CHECK(
-        contains(error_of({"--nnodes", nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "true"}),
-                 "a free port of this host is one that no other host knows"));
+    CHECK(contains(
+        resolve_error({"--nnodes", nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "true"}),
+        "a free port of this host is one that no other host knows"));
 }
 
 TEST_CASE("An id that the nodes could not tell each other is refused") {
   for (const char* id : {"x\ny", "\x7f", "\x1b[2J", "\xc2\x9b", "\xff", "a\xc3"}) {
     CAPTURE(id);
-    CHECK(contains(error_of({"--rdzv-id", id, "true"}), "--rdzv-id="));
+    CHECK(contains(resolve_error({"--rdzv-id", id, "true"}), "--rdzv-id="));
   }
-  CHECK(error_of({"--rdzv-id",
-                  "j\xc3\xb6"
-                  "b 7/a",
-                  "true"})
+  CHECK(resolve_error({"--rdzv-id",
+                       "j\xc3\xb6"
+                       "b 7/a",
+                       "true"})
             .empty());
-  CHECK(error_of({"--standalone", "--rdzv-id", "x\ny", "true"}).empty());
+  CHECK(resolve_error({"--standalone", "--rdzv-id", "x\ny", "true"}).empty());
 }
 
 TEST_CASE("Virtual local ranks need an entry of CUDA_VISIBLE_DEVICES for each worker") {
@@ -260,9 +264,9 @@ TEST_CASE("Virtual local ranks need an entry of CUDA_VISIBLE_DEVICES for each wo
   const Arguments arguments = {"--virtual-local-rank", "--nproc-per-node=2", "true"};
   CHECK(resolve(arguments, system).spec.agent.virtual_local_rank);
   system.variables["CUDA_VISIBLE_DEVICES"] = "3,5";
-  CHECK(error_of(arguments, system).empty());
+  CHECK(resolve_error(arguments, system).empty());
   system.variables["CUDA_VISIBLE_DEVICES"] = "3";
-  CHECK(contains(error_of(arguments, system), "CUDA_VISIBLE_DEVICES=3 has 1 entries for 2 workers"));
+  CHECK(contains(resolve_error(arguments, system), "CUDA_VISIBLE_DEVICES=3 has 1 entries for 2 workers"));
 }
 
 TEST_CASE("The agent's part of a dry run reads back as the agent's spec") {
@@ -275,3 +279,5 @@ TEST_CASE("The agent's part of a dry run reads back as the agent's spec") {
   const std::string agent = muster::agent::to_json(spec.agent);
   CHECK(muster::agent::to_json(muster::agent::agent_spec_from_json(agent)) == agent);
 }
+
+}  // namespace resolve_job_test

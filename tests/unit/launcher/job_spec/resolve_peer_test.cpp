@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/launcher/job_spec/resolve.hpp"
 
+namespace resolve_peer_test {
+
 using namespace muster::launcher;
 using muster::agent::NodeSpec;
 using muster::agent::PeerNode;
@@ -83,43 +85,47 @@ TEST_CASE("times and names follow torchrun") {
 }
 
 TEST_CASE("flags that cannot bring nodes together are refused with what to write") {
-  CHECK(contains(error_of({"--nnodes=2"}), "--nnodes=2 needs more than one node; run the same command with"));
-  CHECK(error_of({"--nnodes=2", "--rdzv-endpoint=node7"}) ==
+  CHECK(contains(resolve_error({"--nnodes=2"}),
+                 "--nnodes=2 needs more than one node; run the same command with"));
+  CHECK(resolve_error({"--nnodes=2", "--rdzv-endpoint=node7"}) ==
         "--rdzv-endpoint=node7 has no port, and the static rendezvous has no default for one; give "
         "node7:29500, the same on "
         "every host");
-  CHECK(contains(error_of({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:0"}),
+  CHECK(contains(resolve_error({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:0"}),
                  "must know the port where they meet"));
-  CHECK(contains(error_of({"--nnodes=2", "--master-addr=node7", "--master-port=0"}), "--master-port=0"));
+  CHECK(contains(resolve_error({"--nnodes=2", "--master-addr=node7", "--master-port=0"}), "--master-port=0"));
   for (const char* host : {"0.0.0.0:7", "[::]:7"})
-    CHECK(contains(error_of({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint", host}),
+    CHECK(contains(resolve_error({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint", host}),
                    "no address that other nodes can reach"));
-  CHECK(contains(error_of({"--nnodes=2", "--master-addr=far"}),
+  CHECK(contains(resolve_error({"--nnodes=2", "--master-addr=far"}),
                  "'far' is not an address of this machine, but without --node-rank"));
-  CHECK(contains(error_of({"--nnodes=2", "--node-rank=2"}),
+  CHECK(contains(resolve_error({"--nnodes=2", "--node-rank=2"}),
                  "--node-rank=2 is no place among 2 nodes (--nnodes=2)"));
-  CHECK(contains(error_of({"--nnodes=1:2", "--node-rank=1"}), "elastic"));
-  CHECK(contains(error_of({"--nnodes=2", "--node-rank=1", "--secret-file=k", "--insecure-no-secret"}),
+  CHECK(contains(resolve_error({"--nnodes=1:2", "--node-rank=1"}), "elastic"));
+  CHECK(contains(resolve_error({"--nnodes=2", "--node-rank=1", "--secret-file=k", "--insecure-no-secret"}),
                  "contradict"));
+  CHECK(contains(resolve_error({"--nnodes=2", "--node-rank=1", "--gather-logs=logs"}),
+                 "each host starts its own"));
   CHECK(
-      contains(error_of({"--nnodes=2", "--node-rank=1", "--gather-logs=logs"}), "each host starts its own"));
-  CHECK(contains(error_of({"--nnodes=2", "--rdzv-backend=etcd"}), "--rdzv-backend=etcd is not available"));
+      contains(resolve_error({"--nnodes=2", "--rdzv-backend=etcd"}), "--rdzv-backend=etcd is not available"));
 }
 
 TEST_CASE("without a key nodes meet on a loopback address only") {
   for (const char* host : {"localhost:7", "127.0.0.2:7", "[::1]:7"})
-    CHECK(error_of({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint", host, "--insecure-no-secret"})
-              .empty());
+    CHECK(
+        resolve_error({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint", host, "--insecure-no-secret"})
+            .empty());
   for (const char* host : {"node7:7", "127.example:7", "10.0.0.1:7", "[fe80::1]:7"}) {
     const std::string error =
-        error_of({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint", host, "--insecure-no-secret"});
+        resolve_error({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint", host, "--insecure-no-secret"});
     CHECK(contains(error, "is not a loopback address, and --insecure-no-secret is given"));
     CHECK(contains(error, "copy ~/.config/muster/key"));
   }
-  CHECK(contains(error_of({"--nnodes=2", "--node-rank=1", "--master-addr=node7", "--insecure-no-secret"}),
-                 "is not a loopback address"));
-  CHECK(contains(error_of({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:7",
-                           "--interface=eth0", "--insecure-no-secret"}),
+  CHECK(
+      contains(resolve_error({"--nnodes=2", "--node-rank=1", "--master-addr=node7", "--insecure-no-secret"}),
+               "is not a loopback address"));
+  CHECK(contains(resolve_error({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:7",
+                                "--interface=eth0", "--insecure-no-secret"}),
                  "--interface=eth0 and --insecure-no-secret are given"));
 }
 
@@ -129,3 +135,5 @@ TEST_CASE("what has no effect is said") {
             .notices.size() == 1);
   CHECK(contains(resolve({"--nnodes=2", "--rdzv-backend=c10d"}).notices.at(0), "meet on this machine only"));
 }
+
+}  // namespace resolve_peer_test

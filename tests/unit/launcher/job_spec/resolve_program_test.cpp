@@ -6,6 +6,8 @@
 #include "launcher/core/launch_error.hpp"
 #include "tests/unit/launcher/job_spec/fake_system.hpp"
 
+namespace resolve_program_test {
+
 using namespace muster::launcher;
 
 namespace {
@@ -30,8 +32,8 @@ FakeSystem machine() {
   return system;
 }
 
-ProgramCommand resolve(const Arguments& arguments, const FakeSystem& system = machine(),
-                       bool runs_here = true) {
+ProgramCommand command_of(const Arguments& arguments, const FakeSystem& system = machine(),
+                          bool runs_here = true) {
   return resolve_program(parse_run_options(arguments, [](const std::string&) { return std::nullopt; }),
                          system, "", runs_here);
 }
@@ -39,7 +41,7 @@ ProgramCommand resolve(const Arguments& arguments, const FakeSystem& system = ma
 /// Exit code and message of the refusal.
 std::pair<int, std::string> refusal(const Arguments& arguments, const FakeSystem& system = machine()) {
   try {
-    resolve(arguments, system);
+    command_of(arguments, system);
   } catch (const LaunchError& error) {
     return {error.exit_code(), error.what()};
   }
@@ -70,14 +72,14 @@ TEST_CASE("How a program is run") {
   };
   for (const Row& row : rows) {
     CAPTURE(row.arguments);
-    const ProgramCommand program = resolve(row.arguments);
+    const ProgramCommand program = command_of(row.arguments);
     CHECK(program.command == row.command);
     CHECK(program.first_script_argument == row.first_argument);
   }
 }
 
 TEST_CASE("run-path goes through runpy and beats --no-python") {
-  const ProgramCommand program = resolve({"--run-path", "--no-python", "train.py", "a"});
+  const ProgramCommand program = command_of({"--run-path", "--no-python", "train.py", "a"});
   REQUIRE(program.command.size() == 6);
   CHECK(program.command[2] == "-c");
   CHECK(program.command[3].find("runpy.run_path") != std::string::npos);
@@ -89,20 +91,19 @@ TEST_CASE("Python is that of the virtual environment of muster") {
   FakeSystem system = machine();
   system.own_python = "/venv/bin/python3";
   system.files["/venv/bin/python3"] = FileKind::executable;
-  CHECK(resolve({"train.py"}, system).command.front() == "/venv/bin/python3");
-  CHECK(resolve({"-H", "n0,n1", "train.py"}, system, false).command.front() == "/venv/bin/python3");
-  CHECK(resolve({"-H", "n0,n1", "--push", "train.py"}, system, false).command.front() == "python3");
-  CHECK(
-      resolve({"-H", "n0,n1", "--remote-muster", "/opt/muster", "train.py"}, system, false).command.front() ==
-      "python3");
+  CHECK(command_of({"train.py"}, system).command.front() == "/venv/bin/python3");
+  CHECK(command_of({"-H", "n0,n1", "train.py"}, system, false).command.front() == "/venv/bin/python3");
+  CHECK(command_of({"-H", "n0,n1", "--push", "train.py"}, system, false).command.front() == "python3");
+  CHECK(command_of({"-H", "n0,n1", "--remote-muster", "/opt/muster", "train.py"}, system, false)
+            .command.front() == "python3");
   system.variables["PYTHON_EXEC"] = "/opt/python";
-  CHECK(resolve({"train.py"}, system).command.front() == "/opt/python");
+  CHECK(command_of({"train.py"}, system).command.front() == "/opt/python");
 }
 
 TEST_CASE("PYTHON_EXEC replaces the interpreter") {
   FakeSystem system = machine();
   system.variables["PYTHON_EXEC"] = "/opt/python";
-  CHECK(resolve({"train.py"}, system).command.front() == "/opt/python");
+  CHECK(command_of({"train.py"}, system).command.front() == "/opt/python");
   system.variables["PYTHON_EXEC"] = "/opt/none";
   CHECK(refusal({"train.py"}, system).first == 127);
   CHECK(refusal({"train.py"}, system).second ==
@@ -145,3 +146,5 @@ TEST_CASE("What cannot run is refused before anything starts") {
   CHECK(refusal({"-m", "x"}, bare).second.find("PYTHON_EXEC") != std::string::npos);
   CHECK(refusal({"./tool"}, bare).first == 0);
 }
+
+}  // namespace resolve_program_test

@@ -2,6 +2,8 @@
 #include "launcher/slurm/slurm_place.hpp"
 #include "tests/unit/launcher/job_spec/resolve.hpp"
 
+namespace resolve_step_test {
+
 using namespace muster::launcher;
 
 namespace {
@@ -65,13 +67,13 @@ TEST_CASE("torchrun's flags win over Slurm") {
 }
 
 TEST_CASE("what cannot be meant in a step is refused") {
-  CHECK(error_of({"--nnodes=2"}, in_step()) ==
+  CHECK(resolve_error({"--nnodes=2"}, in_step()) ==
         "--nnodes=2, but step 7.3 has 3 nodes (SLURM_STEP_NODELIST=n[02-04]); let both say the same, or "
         "leave --nnodes "
         "out");
-  CHECK(error_of({}, in_step({{"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}}))
+  CHECK(resolve_error({}, in_step({{"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}}))
             .starts_with("Slurm step 7.3 has 2 tasks on a node"));
-  CHECK(contains(error_of({"-n", "4"}, in_step()), "give --nproc-per-node"));
+  CHECK(contains(resolve_error({"-n", "4"}, in_step()), "give --nproc-per-node"));
 }
 
 TEST_CASE("a step of one task is a job of its own") {
@@ -79,3 +81,5 @@ TEST_CASE("a step of one task is a job of its own") {
                  {{"SLURM_STEP_TASKS_PER_NODE", "1"}, {"SLURM_STEP_NODELIST", "n02"}, {"SLURM_NODEID", "0"}})
             .form == StartForm::local);
 }
+
+}  // namespace resolve_step_test

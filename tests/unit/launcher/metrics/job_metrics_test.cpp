@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+namespace job_metrics_test {
+
 using namespace muster::launcher;
 using namespace std::chrono_literals;
 
@@ -95,3 +97,5 @@ TEST_CASE("Only so many ranks have metrics of their own") {
   CHECK_THAT(text, !Contains("99999"));
   CHECK_THAT(text, Contains("muster_ranks_left_out{muster_job=\"train-7f3a9c\"} 1\n"));
 }
+
+}  // namespace job_metrics_test

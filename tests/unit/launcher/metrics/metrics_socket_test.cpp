@@ -12,6 +12,8 @@
 #include <string>
 #include <utility>
 
+namespace metrics_socket_test {
+
 using namespace muster::launcher;
 using muster::test::Folder;
 
@@ -68,3 +70,5 @@ TEST_CASE("A Unix socket is its user's alone, and goes with the last one who own
   }
   CHECK_FALSE(std::filesystem::exists(path));
 }
+
+}  // namespace metrics_socket_test

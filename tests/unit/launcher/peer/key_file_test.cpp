@@ -223,7 +223,7 @@ TEST_CASE("many processes that make the key at once agree on one") {
     REQUIRE(pid >= 0);
     if (pid == 0) {
       gate.write.reset();
-      read_to_end(gate.read.get());  // all begin when the gate closes
+      muster::test::read_to_end(gate.read.get());  // all begin when the gate closes
       int code = 1;
       try {
         const std::string hex = own_key(home.path()).secret.hex();

@@ -2,6 +2,8 @@
 // What the coordinator makes of what the nodes tell of their ranks.
 #include "tests/unit/rendezvous/core/desk.hpp"
 
+namespace coordinator_hang_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -225,3 +227,5 @@ TEST_CASE("Nodes tell what flight recorders have noted of their own ranks, and o
              EndsWith("; by the flight recorder rank 3 never entered all_reduce 41 of group default_pg; "
                       "ranks 0-2 wait in it"));
 }
+
+}  // namespace coordinator_hang_test

@@ -2,6 +2,8 @@
 // Members that come and go, and the job's one verdict.
 #include "tests/unit/rendezvous/core/desk.hpp"
 
+namespace coordinator_job_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -372,3 +374,5 @@ TEST_CASE("A success that comes after the round has ended waits for nothing") {
   desk.send(1, LeaveRound{1, RoundOutcome::succeeded});
   CHECK(desk.sent<Left>(1)->next == NextStep::end);
 }
+
+}  // namespace coordinator_job_test

@@ -2,6 +2,8 @@
 // What follows the end of a round: another one, when, and what everybody is told.
 #include "tests/unit/rendezvous/core/desk.hpp"
 
+namespace coordinator_restart_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -195,3 +197,5 @@ TEST_CASE("A job of fixed size waits for another node in place of one that was t
   desk.open(1);
   CHECK(desk.sent<RoundResult>(1)->restarts == 1);
 }
+
+}  // namespace coordinator_restart_test

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+namespace flight_match_test {
+
 using namespace muster::rendezvous;
 
 namespace {
@@ -124,3 +126,5 @@ TEST_CASE("Of ranks that do not match those are odd that the others wait for, if
   CHECK(without[0].unknown);
   CHECK(without[0].odd.empty());
 }
+
+}  // namespace flight_match_test

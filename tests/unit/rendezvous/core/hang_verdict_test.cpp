@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+namespace hang_verdict_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -397,3 +399,5 @@ TEST_CASE("A rank that seems to compute waits if it is in the collective by its 
   const RankView locked = rank_in(WaitKind::lock);
   CHECK(with_flight({locked, locked, locked, locked}, in_flight({2}, {0, 1, 3})).level == HangLevel::none);
 }
+
+}  // namespace hang_verdict_test

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+namespace hang_watch_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -344,3 +346,5 @@ TEST_CASE("What a rank had noted that moves, has ended, or is of another round i
   CHECK_THAT(next, Contains("all 2 ranks are hung"));
   CHECK_FALSE(contains(next, "flight recorder"));
 }
+
+}  // namespace hang_watch_test

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace job_choice_test {
+
 using namespace muster::rendezvous;
 using Kind = JobChoice::Kind;
 
@@ -172,3 +174,5 @@ TEST_CASE("A broken connection is not counted as a connected node") {
   CHECK(desk.coordinator.nodes() == 2);
   CHECK(desk.coordinator.status(desk.now).nodes == 1);
 }
+
+}  // namespace job_choice_test

@@ -3,6 +3,8 @@
 
 #include "catch.hpp"
 
+namespace membership_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -103,3 +105,5 @@ TEST_CASE("The dead are remembered in bounded memory, the last of them for longe
   CHECK(is_refused(kMaxFenced + 1));
   CHECK(is_refused(2 * kMaxFenced));
 }
+
+}  // namespace membership_test

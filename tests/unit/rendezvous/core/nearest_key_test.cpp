@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace nearest_key_test {
+
 using namespace muster::rendezvous;
 
 namespace {
@@ -50,3 +52,5 @@ TEST_CASE("Only so many keys of a store are looked at") {
   store.for_each_key([&seen](std::string_view) { ++seen; }, 1);
   CHECK(seen == 1);
 }
+
+}  // namespace nearest_key_test

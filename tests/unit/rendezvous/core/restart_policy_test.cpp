@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace restart_policy_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -268,3 +270,5 @@ TEST_CASE("A hang that is not to stand costs a restart, or ends the job") {
   // What fails by itself is started again as ever.
   CHECK(ends.decide(failed_with(3)).again);
 }
+
+}  // namespace restart_policy_test

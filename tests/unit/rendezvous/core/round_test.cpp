@@ -3,6 +3,8 @@
 
 #include "catch.hpp"
 
+namespace round_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -175,3 +177,5 @@ TEST_CASE("The join timeout of a round that is held begins after the delay") {
   CHECK(round.advance(at(630s) - 1ms, Previous::gone) == Phase::waiting);
   CHECK(round.advance(at(630s), Previous::gone) == Phase::timed_out);
 }
+
+}  // namespace round_test

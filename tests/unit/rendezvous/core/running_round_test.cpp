@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace running_round_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -87,3 +89,5 @@ TEST_CASE("A round is told with the hosts that are still in it, as far as a line
   CHECK(of_nodes(9).text() ==
         "round 3 runs on 9 nodes: host-a, host-b, host-c, host-d, host-e, host-f, host-g, host-h, ...");
 }
+
+}  // namespace running_round_test

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace straggler_watch_test {
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
@@ -217,3 +219,5 @@ TEST_CASE("Once most ranks have told steps, calls say nothing") {
     CHECK(four.look_at_calls({80, 80, 165, 80}).empty());
   }
 }
+
+}  // namespace straggler_watch_test

@@ -3,6 +3,8 @@
 
 #include "tests/support/catch.hpp"
 
+namespace peer_identity_test {
+
 using namespace muster::rendezvous;
 using Role = PeerIdentity::Role;
 
@@ -55,3 +57,5 @@ TEST_CASE("each part of the identity changes the key") {
   CHECK(derive_key(secret, identity(Role::agent, "j", "n", 1)).hex() != key);
   CHECK(derive_key(Secret::random(), identity(Role::agent, "j", "n", 0)).hex() != key);
 }
+
+}  // namespace peer_identity_test

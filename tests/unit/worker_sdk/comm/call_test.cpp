@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace muster {
+namespace muster::call_test {
 namespace {
 
 /// The text with which `operation` is refused on rank 1 of 4; "" when it is not.
@@ -92,4 +92,4 @@ TEST_CASE("buffers are the same, apart, or a rank's own part in its place") {
 }
 
 }  // namespace
-}  // namespace muster
+}  // namespace muster::call_test

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <map>
 
-namespace muster {
+namespace muster::process_group_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -432,4 +432,4 @@ TEST_CASE("a call that the backend refuses is not counted") {
 }
 
 }  // namespace
-}  // namespace muster
+}  // namespace muster::process_group_test

@@ -9,6 +9,8 @@
 
 #include <cmath>
 
+namespace compression_test {
+
 using muster::DataType;
 using muster::ProcessGroup;
 using muster::Reducer;
@@ -90,3 +92,5 @@ TEST_CASE("Ranks that compress differently are told apart at the start") {
 TEST_CASE("Only formats of 16 bits compress") {
   CHECK_THROWS_AS(muster::make_half_hook(DataType::f64), muster::Error);
 }
+
+}  // namespace compression_test

@@ -11,6 +11,8 @@
 #include <numeric>
 #include <set>
 
+namespace deterministic_test {
+
 using muster::ParameterSpec;
 using muster::ProcessGroup;
 using muster::Reducer;
@@ -153,3 +155,5 @@ TEST_CASE("A deterministic world that cannot be is refused") {
   options.hook = muster::make_half_hook(muster::DataType::bf16);
   CHECK_THROWS_AS(Reducer(kModel, nullptr, options), muster::Error);
 }
+
+}  // namespace deterministic_test

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <map>
 
+namespace power_sgd_test {
+
 using muster::PowerSgdOptions;
 using muster::ProcessGroup;
 using muster::Reducer;
@@ -214,3 +216,5 @@ TEST_CASE("PowerSGD with impossible options is refused") {
   options.largest_share = 2;
   CHECK_THROWS_AS(muster::make_power_sgd_hook(options), muster::Error);
 }
+
+}  // namespace power_sgd_test

@@ -7,6 +7,8 @@
 #include "tests/unit/worker_sdk/parallel/small_model.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
 
+namespace reducer_test {
+
 using muster::ParameterSpec;
 using muster::Reducer;
 using muster::ReducerOptions;
@@ -110,3 +112,5 @@ TEST_CASE("Models that cannot be are refused") {
   CHECK_THROWS_AS(Reducer({{"w", {-4}}}, nullptr), muster::Error);
   CHECK_THROWS_AS(Reducer({{"w", {std::int64_t{1} << 40, std::int64_t{1} << 40}}}, nullptr), muster::Error);
 }
+
+}  // namespace reducer_test

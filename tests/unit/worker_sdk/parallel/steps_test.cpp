@@ -13,6 +13,8 @@
 #include <set>
 #include <thread>
 
+namespace steps_test {
+
 using muster::BucketView;
 using muster::ParameterSpec;
 using muster::ProcessGroup;
@@ -361,3 +363,5 @@ TEST_CASE("Hooks and steps run on the reducer's thread or in finish_step()") {
   });
   CHECK(errors == std::vector<std::string>(2));
 }
+
+}  // namespace steps_test

@@ -11,7 +11,7 @@
 #include <chrono>
 #include <future>
 
-namespace muster {
+namespace muster::tcp_store_test {
 namespace {
 
 using namespace std::string_literals;
@@ -278,4 +278,4 @@ TEST_CASE("delays between attempts grow from half a second to a minute") {
 }
 
 }  // namespace
-}  // namespace muster
+}  // namespace muster::tcp_store_test

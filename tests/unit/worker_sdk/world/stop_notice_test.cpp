@@ -6,6 +6,8 @@
 
 #include <filesystem>
 
+namespace stop_notice_test {
+
 using namespace muster;
 using namespace std::chrono_literals;
 
@@ -27,3 +29,5 @@ TEST_CASE("The first look is at once, and without a path there is nothing to see
   CHECK(StopNotice(folder / "stop").seen());
   CHECK_FALSE(StopNotice("").seen());
 }
+
+}  // namespace stop_notice_test

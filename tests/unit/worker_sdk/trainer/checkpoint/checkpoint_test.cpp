@@ -181,9 +181,9 @@ TEST_CASE("A write that fails leaves nothing, and says what is there") {
 
 TEST_CASE("A folder has one writer") {
   const Folder folder;
-  auto first = std::make_unique<CheckpointStore>(checkpoint::StoreOptions{folder.path(), 3, {}});
+  auto first = std::make_unique<CheckpointStore>(muster::checkpoint::StoreOptions{folder.path(), 3, {}});
   auto second = std::async(std::launch::async, [&] {
-    return std::make_unique<CheckpointStore>(checkpoint::StoreOptions{folder.path(), 3, {}});
+    return std::make_unique<CheckpointStore>(muster::checkpoint::StoreOptions{folder.path(), 3, {}});
   });
   CHECK_THAT(error_of([&] {
                const CheckpointStore third({folder.path(), 3, {}, std::chrono::milliseconds(1)});
@@ -198,9 +198,9 @@ TEST_CASE("A write in the background saves the state of its start") {
   std::promise<void> go;
   std::shared_future<void> gone = go.get_future().share();
   const auto store = std::make_shared<CheckpointStore>(
-      checkpoint::StoreOptions{folder.path(), 3, [gone](std::string_view point) {
-                                 if (point == "folder") gone.wait();
-                               }});
+      muster::checkpoint::StoreOptions{folder.path(), 3, [gone](std::string_view point) {
+                                         if (point == "folder") gone.wait();
+                                       }});
   AsyncWriter writer(store, std::chrono::seconds(50));
   SampleState sample(5);
   CHECK(writer.start(sample.state).empty());
@@ -214,7 +214,7 @@ TEST_CASE("A write in the background saves the state of its start") {
 
 TEST_CASE("A write in the background reports its failure once, at the next call") {
   const Folder folder;
-  const auto store = std::make_shared<CheckpointStore>(checkpoint::StoreOptions{
+  const auto store = std::make_shared<CheckpointStore>(muster::checkpoint::StoreOptions{
       folder.path(), 3, [](std::string_view) { throw muster::Error(muster::ErrorCode::io, "no disk"); }});
   AsyncWriter writer(store, std::chrono::seconds(50));
   const SampleState sample(5);
@@ -228,7 +228,7 @@ TEST_CASE("A write in the background reports its failure once, at the next call"
 TEST_CASE("A held state is written when its write is started, and dropped for a newer one") {
   const Folder folder;
   {
-    AsyncWriter writer(std::make_shared<CheckpointStore>(checkpoint::StoreOptions{folder.path()}),
+    AsyncWriter writer(std::make_shared<CheckpointStore>(muster::checkpoint::StoreOptions{folder.path()}),
                        std::chrono::seconds(50));
     writer.start_held();
     writer.hold(SampleState(5).state);
@@ -250,7 +250,7 @@ TEST_CASE("A write in the background has a deadline") {
   std::promise<void> go;
   std::shared_future<void> gone = go.get_future().share();
   const auto store = std::make_shared<CheckpointStore>(
-      checkpoint::StoreOptions{folder.path(), 3, [gone](std::string_view) { gone.wait(); }});
+      muster::checkpoint::StoreOptions{folder.path(), 3, [gone](std::string_view) { gone.wait(); }});
   AsyncWriter writer(store, std::chrono::milliseconds(1));
   const SampleState sample(5);
   writer.start(sample.state);

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <map>
 
+namespace device_learner_test {
+
 namespace {
 
 using muster::ProcessGroup;
@@ -191,3 +193,5 @@ TEST_CASE("A deterministic world of devices moves running statistics by the mean
               Approx(static_cast<double>(tensor.values[i])).epsilon(1e-3).margin(1e-5));
   }
 }
+
+}  // namespace device_learner_test

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+namespace forms_test {
+
 using namespace muster::train;
 using muster::Form;
 using muster::ProcessGroup;
@@ -292,3 +294,5 @@ TEST_CASE("What a form cannot have, and ranks that differ in it, are errors befo
        }))
     CHECK_THAT(error, Contains("the ranks train different models") && Contains("zero1") && Contains("fsdp"));
 }
+
+}  // namespace forms_test

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+namespace memory_estimate_test {
+
 using muster::nn::BatchSize;
 using muster::nn::MemoryUse;
 using namespace muster::train;
@@ -117,3 +119,5 @@ TEST_CASE("The largest batch fits, and one more does not") {
   const auto jumps = [](std::size_t batch) { return batch * 10 + (batch > 50 ? 3000U : 0U); };
   CHECK(largest_batch(jumps, 1000, 65536) == 50);
 }
+
+}  // namespace memory_estimate_test

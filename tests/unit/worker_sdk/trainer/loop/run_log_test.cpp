@@ -8,6 +8,8 @@
 
 #include <sstream>
 
+namespace run_log_test {
+
 using namespace muster::train;
 using muster::test::Folder;
 
@@ -98,3 +100,5 @@ TEST_CASE("A run that is stopped leaves its last steps before it says so") {
   steps.log.note("profile", "a trace", steps.report.position, Seconds(10));
   CHECK(events(options) == std::vector<std::string>{"step 3", "stopped 3", "profile 3"});
 }
+
+}  // namespace run_log_test

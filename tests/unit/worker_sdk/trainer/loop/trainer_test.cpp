@@ -9,6 +9,8 @@
 #include <map>
 #include <thread>
 
+namespace trainer_test {
+
 using muster::ProcessGroup;
 using muster::test::Outcome;
 using muster::test::outcome_of;
@@ -357,3 +359,5 @@ TEST_CASE("The trace of a training names the rank that keeps the others waiting"
   });
   for (const std::string& error : errors) CHECK(error == "");
 }
+
+}  // namespace trainer_test

@@ -16,6 +16,8 @@
 #include <chrono>
 #include <cmath>
 
+namespace watching_test {
+
 using namespace muster::train;
 using namespace std::chrono_literals;
 using muster::test::bytes_of_file;
@@ -201,3 +203,5 @@ TEST_CASE("Times for people") {
   CHECK(clock_time(725) == "12:05");
   CHECK(clock_time(10930) == "3:02:10");
 }
+
+}  // namespace watching_test

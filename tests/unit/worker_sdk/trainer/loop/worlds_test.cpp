@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace worlds_test {
+
 using muster::test::distance;
 using muster::test::Outcome;
 using muster::test::run_alone;
@@ -164,3 +166,5 @@ TEST_CASE("Replicas in one process end with the bits of as many ranks") {
     CHECK(one.hash != run_alone(data, recipe(model, 8, 0.01), 2).hash);
   }
 }
+
+}  // namespace worlds_test

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+namespace batch_norm_test {
+
 using namespace muster::test;
 using namespace muster::nn;
 using cpu::BatchNorm;
@@ -282,3 +284,5 @@ TEST_CASE("statistics over ranks are those of all images, also with uneven batch
   CHECK(distance(doubles(whole.tensors.scale_gradient), scale_gradient) < 1e-4);
   CHECK(distance(doubles(whole.tensors.shift_gradient), shift_gradient) < 1e-4);
 }
+
+}  // namespace batch_norm_test

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+namespace data_parallel_test {
+
 using namespace muster::test;
 using namespace muster::nn;
 using muster::ErrorCode;
@@ -210,3 +212,5 @@ TEST_CASE("What a replica throws reaches the caller with its name") {
   CHECK(error_of([] { DataParallel none({}); }, ErrorCode::invalid_argument).find("no replicas") !=
         std::string::npos);
 }
+
+}  // namespace data_parallel_test

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace description_test {
+
 using namespace muster::nn;
 using muster::test::error_of;
 
@@ -96,3 +98,5 @@ TEST_CASE("an unknown model, or one class, is refused with what there is") {
   CHECK(error_of([] { built_in("vgg", 10); }).find("resnet18-imagenet-stem") != std::string::npos);
   CHECK(error_of([] { built_in("mlp", 1); }).find("at least 2") != std::string::npos);
 }
+
+}  // namespace description_test

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+namespace linear_test {
+
 using namespace muster::test;
 namespace cpu = muster::nn::cpu;
 
@@ -125,3 +127,5 @@ TEST_CASE("A linear layer changes between batch sizes and sees changed weights")
     CHECK(distance(reference_linear(part, s.weight, s.bias, false), result) < 1e-4);
   }
 }
+
+}  // namespace linear_test

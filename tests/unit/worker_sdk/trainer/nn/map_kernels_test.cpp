@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace map_kernels_test {
+
 using namespace muster::test;
 using namespace muster::nn::cpu;
 
@@ -135,3 +137,5 @@ TEST_CASE("kernels have the instructions that convolutions have", "[instructions
   if (bound != nullptr && std::string(bound) == "AVX2") CHECK_FALSE(used.starts_with("avx512"));
 }
 #endif
+
+}  // namespace map_kernels_test

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+namespace map_rows_test {
+
 using namespace muster::test;
 using namespace muster::nn;
 using cpu::MapFormat;
@@ -87,3 +89,5 @@ TEST_CASE("Grey is the mean of three colours") {
   cpu::Grey(room, {3, 2}).forward(images.data(), 2, rows.data());
   CHECK(rows == Values{3, 0, 1, 20, 1, 1, 1, 1});
 }
+
+}  // namespace map_rows_test

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace network_test {
+
 using namespace muster::test;
 using namespace muster::nn;
 
@@ -244,3 +246,5 @@ TEST_CASE("a wrong model, number of classes or number of tensors is refused in a
   if (!supports(Precision::bf16))
     CHECK(contains(error_of([] { make_network("resnet18", {Precision::bf16}); }), "use fp32"));
 }
+
+}  // namespace network_test

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace plan_test {
+
 using namespace muster::nn;
 using muster::test::error_of;
 
@@ -257,3 +259,5 @@ TEST_CASE("a list that cannot be computed is refused with the layer, what it get
     for (const std::string& word : one.words) CHECK(error.find(word) != std::string::npos);
   }
 }
+
+}  // namespace plan_test

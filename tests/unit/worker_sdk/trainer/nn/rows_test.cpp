@@ -13,6 +13,8 @@
 #include <numeric>
 #include <vector>
 
+namespace rows_test {
+
 using namespace muster::test;
 using muster::nn::DropoutKey;
 using muster::nn::DropoutShare;
@@ -362,3 +364,5 @@ TEST_CASE("Layers over rows give the same bits with any number of threads") {
   // With three threads oneDNN 2.6 gives some rows other bits on processors without AVX-512.
   CHECK((results_with(2, true) == results_with(1, true)));
 }
+
+}  // namespace rows_test
