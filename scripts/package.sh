@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Builds what users install: the wheel muster-launch, a tarball, packages of Debian.
+# Builds what users install: the wheels muster-launch and muster-train, a tarball, packages of Debian.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/package.sh wheel|--check
+usage: scripts/package.sh wheel|wheels|--check
        scripts/package.sh tarball [--check]
        scripts/package.sh deb bookworm|trixie [--check]
 
   wheel    builds build/wheel/dist/muster_launch-VERSION-py3-none-manylinux_2_28_x86_64.whl: the launcher, libmuster with its headers and
            the plug-ins of Gloo and NCCL, and the Python module (docs/install.md). The compiler is that of PyPI's ziglang, the libraries
            are Debian's (scripts/install_deps.sh package), Gloo compiled from Debian's sources.
-  --check  builds it, looks at what it needs (auditwheel; no symbol of a glibc newer than 2.28; at most 8 MB), and installs it into an empty
-           virtual environment and, as root, into those of Debian 11, 12 and 13 (glibc 2.31, 2.36, 2.41), and runs jobs there: scripts, a
-           restart, a worker's error, PyTorch where build/venv has it; then jobs over three hosts with one of these systems each, made of
-           namespaces.
+  wheels   builds muster_train-... as well: muster-train for processors, with oneDNN and an OpenMP runtime of PyPI.
+  --check  builds both, looks at what they need (auditwheel; no symbol of a glibc newer than 2.28; muster_launch at most 8 MB), and installs
+           them into an empty virtual environment and, as root, into those of Debian 11, 12 and 13 (glibc 2.31, 2.36, 2.41), and runs jobs
+           there: scripts, a restart, a worker's error, training, PyTorch where build/venv has it; then jobs over three hosts with one of
+           these systems each, made of namespaces.
   tarball  builds build/tarball/muster-VERSION-linux-x86_64.tar.gz: what the wheel has, in a folder that works wherever it is unpacked; with
            --check, unpacks it twice, and runs jobs there.
   deb      builds build/deb/RELEASE/*.deb: muster, libmuster0, libmuster-nn0 and libmuster-dev, and their debug symbols, with debhelper and
@@ -47,7 +48,7 @@ check_of() {
 
 kind=${1:-}
 case "$kind" in
-  wheel) check=false ;;
+  wheel | wheels) check=false ;;
   tarball) check_of "${@:2}" ;;
   deb)
     release=${2:-}
@@ -200,6 +201,11 @@ build() {
   cmake --build "$out/build" --parallel "$(nproc)" --target muster muster_pages muster_sdk muster_gloo muster_nccl
 }
 
+# write_wheel_of launch|train STAGE: prints its path.
+write_wheel_of() {
+  python3 scripts/package/wheel.py "$1" "$2" . "$tools"/venv/lib/python3*/site-packages/ziglang/lib "manylinux_${glibc/./_}_x86_64" "$out/dist"
+}
+
 # write_wheel: prints its path.
 write_wheel() {
   local stage=$out/stage component
@@ -209,17 +215,15 @@ write_wheel() {
   done
   mkdir "$stage/licenses"
   cp "$out/gloo/source/LICENSE" "$stage/licenses/gloo.txt"
-  python3 scripts/package/wheel.py "$stage" . "$tools"/venv/lib/python3*/site-packages/ziglang/lib "manylinux_${glibc/./_}_x86_64" "$out/dist"
+  write_wheel_of launch "$stage"
 }
 
-# check_needs WHEEL: what it asks of a system.
-check_needs() {
-  local wheel=$1 file newest most=8388608 size
-  size=$(stat --format %s "$wheel")
-  printf '%s: %d bytes\n' "$(basename "$wheel")" "$size"
-  [ "$size" -le "$most" ] || fail "$wheel has $size bytes and may have $most."
-  "$tools/venv/bin/auditwheel" show "$wheel" | tee "$out/auditwheel.log"
-  grep --quiet "platform tag: \"manylinux_${glibc/./_}_x86_64\"" <(tr '\n' ' ' <"$out/auditwheel.log") || fail "auditwheel finds another tag than the wheel has."
+# elf_files: the programs and libraries of the wheel that check_symbols has unpacked.
+elf_files() { find "$out/unpacked" -type f -exec sh -c 'head -c 4 "$1" | grep -q ELF' sh {} \; -print | sort; }
+
+# check_symbols WHEEL: none of a newer glibc than its tag says.
+check_symbols() {
+  local wheel=$1 file newest
   rm -rf "$out/unpacked"
   python3 -m zipfile -e "$wheel" "$out/unpacked"
   while read -r file; do
@@ -227,7 +231,18 @@ check_needs() {
     printf '%s: %s\n' "${file#"$out/unpacked/"}" "$newest"
     [ "$(printf 'GLIBC_%s\n%s\n' "$glibc" "$newest" | sort --version-sort | tail -n 1)" = "GLIBC_$glibc" ] ||
       fail "$file needs $newest, and the wheel says $glibc."
-  done < <(find "$out/unpacked" -type f -exec sh -c 'head -c 4 "$1" | grep -q ELF' sh {} \; -print | sort)
+  done < <(elf_files)
+}
+
+# check_needs WHEEL: what it asks of a system.
+check_needs() {
+  local wheel=$1 most=8388608 size
+  size=$(stat --format %s "$wheel")
+  printf '%s: %d bytes\n' "$(basename "$wheel")" "$size"
+  [ "$size" -le "$most" ] || fail "$wheel has $size bytes and may have $most."
+  "$tools/venv/bin/auditwheel" show "$wheel" | tee "$out/auditwheel.log"
+  grep --quiet "platform tag: \"manylinux_${glibc/./_}_x86_64\"" <(tr '\n' ' ' <"$out/auditwheel.log") || fail "auditwheel finds another tag than the wheel has."
+  check_symbols "$wheel"
 }
 
 # check_here WHEEL: in an empty virtual environment of this machine.
@@ -237,6 +252,8 @@ check_here() {
   python3 -m venv "$out/here"
   timed 'pip install' "$out/here/bin/python" -m pip install --quiet --disable-pip-version-check "$1"
   timed 'jobs in a virtual environment' "$out/here/bin/python" scripts/package/try_installed.py "$out/here" "$out/here/lib"
+  timed 'pip install muster-train' "$out/here/bin/python" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$out/dist" muster-train
+  timed 'training' try_training "$out/here"
   torch=$(with_torch "$out/here/bin/python")
   if [ -n "$torch" ]; then
     echo "$torch" >"$("$out/here/bin/python" -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
@@ -275,14 +292,22 @@ if [ "$kind" = tarball ]; then
   ! $check || check_tarball "$tarball"
   exit
 fi
+# shellcheck source=scripts/package/train_wheel.sh
+. scripts/package/train_wheel.sh
 echo "$wheel"
+[ "$kind" != wheel ] || exit 0
+make_trainer_parts
+build_trainer
+train_wheel=$(write_train_wheel)
+echo "$train_wheel"
 if $check; then
   check_needs "$wheel"
+  check_train_needs "$train_wheel"
   check_refusals "$wheel"
   check_here "$wheel"
   timed 'programs in C and C++' check_sdk "$out/here" "$out/programs"
   for release in bullseye bookworm trixie; do
-    check_in_root "$release" "$wheel"
+    check_in_root "$release"
   done
   timed 'jobs over three hosts' check_hosts bullseye bookworm trixie
 fi

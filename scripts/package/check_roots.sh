@@ -23,12 +23,18 @@ refused() {
   echo "ok: refused $where: $(grep --fixed-strings "$text" <<<"$said" | tail -n 1)"
 }
 
-# with_torch PYTHON: the folder of packages with PyTorch that fits the version of that Python; nothing, where build/venv has none.
+# with_torch PYTHON: the folder of packages with PyTorch that fits the version of that Python: those of build/venv, or, for 3.9, the last that was
+# one wheel without others, fetched once; nothing, where there is none.
 with_torch() {
-  local version='import sys; print("%d.%d" % sys.version_info[:2])' ours
-  ours=$(build/venv/bin/python -c "import torch; $version" 2>/dev/null) || return 0
-  [ "$("$@" -c "$version")" = "$ours" ] || return 0
-  realpath "build/venv/lib/python$ours/site-packages"
+  local version='import sys; print("%d.%d" % sys.version_info[:2])' asked fetched=$out/torch-3.9
+  asked=$("$@" -c "$version")
+  if [ "$(build/venv/bin/python -c "import torch; $version" 2>/dev/null)" = "$asked" ]; then
+    realpath "build/venv/lib/python$asked/site-packages"
+  elif [ "$asked" = 3.9 ]; then
+    [ -e "$fetched/torch" ] || { rm -rf "$fetched" && "$tools/venv/bin/python" -m pip install --quiet --disable-pip-version-check --target "$fetched" \
+      --python-version 3.9 --only-binary :all: --no-deps torch==1.12.1 typing_extensions==4.12.2 >&2; } || return 0
+    echo "$fetched"
+  fi
 }
 
 # try_ddp PREFIX SCRIPTS COMMAND...: PyTorch's script, which lies in the folder SCRIPTS, on two workers, with a restart, by the muster in
@@ -46,7 +52,18 @@ try_ddp() {
   echo "ok: ${said##*$'\n'}"
 }
 
-# check_in_root RELEASE WHEEL: installs the wheel into an empty virtual environment of that release, and runs jobs there.
+# try_training PREFIX COMMAND...: the example of the users, ResNet-18 with random images, on two workers by the programs in PREFIX. COMMAND
+# is what runs it.
+try_training() {
+  local prefix=$1 said
+  shift
+  said=$("$@" "$prefix/bin/muster" run --nproc-per-node 2 "$prefix/bin/muster-train" --model resnet18 --data synthetic:128 --global-batch 64 \
+    --max-steps 2 2>&1) || fail "muster-train fails: $said"
+  [[ $said == *' images/s'* ]] || fail "muster-train tells no speed: $said"
+  echo "ok: ResNet-18 trains on two workers"
+}
+
+# check_in_root RELEASE: installs the wheels into an empty virtual environment of that release, and runs jobs there.
 check_in_root() {
   local name torch
   local packages='python3-venv iproute2 openssh-server procps'
@@ -56,9 +73,9 @@ check_in_root() {
   copy_names
   rm -rf "$root/muster"
   mkdir "$root/muster"
-  cp "$2" scripts/package/try_installed.py scripts/package/try_ddp.py "$root/muster/"
+  cp "$out/dist/"*.whl scripts/package/try_installed.py scripts/package/try_ddp.py "$root/muster/"
   # What it asks for comes from here: a root may not know the certificates of this machine's way to PyPI.
-  "$tools/venv/bin/python" -m pip download --quiet --disable-pip-version-check --dest "$root/muster" --only-binary :all: "$2"
+  "$tools/venv/bin/python" -m pip download --quiet --disable-pip-version-check --dest "$root/muster" --only-binary :all: "$out/dist/muster_launch-"*.whl
   # shellcheck disable=SC2086  # words
   in_root sh -c "dpkg-query --show $packages >/dev/null 2>&1 || { apt-get update && apt-get install --yes --no-install-recommends $packages && apt-get clean; }" \
     >"$out/root-$release.log" 2>&1 || fail "$packages cannot be installed in $root: see $out/root-$release.log"
@@ -66,6 +83,9 @@ check_in_root() {
   name="$release (glibc $(in_root sh -c "ldd --version | sed -n '1s/.* //p'"))"
   timed "pip install on $name" in_root sh -c '/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-index --find-links /muster muster-launch'
   timed "jobs on $name" in_root /venv/bin/python /muster/try_installed.py /venv /venv/lib
+  timed "pip install muster-train on $name" \
+    in_root sh -c '/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-index --find-links /muster muster-train'
+  timed "training on $name" try_training /venv in_root
   torch=$(with_torch in_root /venv/bin/python)
   if [ -n "$torch" ]; then
     root_binds+="/torch=$torch"$'\n'
@@ -73,7 +93,7 @@ check_in_root() {
     in_root sh -c 'echo /torch >"$(/venv/bin/python -c "import site; print(site.getsitepackages()[0])")/torch.pth"'
     timed "PyTorch with a restart on $name" try_ddp /venv /muster in_root
   else
-    echo "skipped on $name: the PyTorch of build/venv, which scripts/make_venv.sh makes, is for another Python"
+    echo "skipped on $name: there is no PyTorch for its Python; scripts/make_venv.sh makes build/venv for this machine's"
   fi
 }
 

@@ -3,7 +3,7 @@
 
 usage: tarball.py STAGE SOURCE LIBRARIES DIST
 
-The arguments are those of wheel.py; the path of the tarball goes to stdout. Everything lies in one folder, muster-VERSION-linux-x86_64, which works
+The arguments are those of wheel.py, for muster-launch; the path of the tarball goes to stdout. Everything lies in one folder, muster-VERSION-linux-x86_64, which works
 wherever it is unpacked: bin, lib, include, share, python (the module), LICENSE, licenses and README. SOURCE_DATE_EPOCH is the time of its files.
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the wheel muster-launch from an installed tree (PEP 427; metadata as of PEP 566). The same inputs give the same bytes.
+"""Writes the wheel muster-launch or muster-train from an installed tree (PEP 427; metadata as of PEP 566). The same inputs give the same bytes.
 
-usage: wheel.py STAGE SOURCE LIBRARIES TAG DIST
+usage: wheel.py launch|train STAGE SOURCE LIBRARIES TAG DIST
 
 STAGE is what `cmake --install` has made (bin, lib, include, share), and `licenses` of what else is linked in; SOURCE the root of the sources,
 LIBRARIES where the compiler has those that it links, TAG the platform tag; the wheel goes to the directory DIST, and its path to stdout. SOURCE_DATE_EPOCH is the time of its files.
@@ -15,14 +15,28 @@ import stat
 import sys
 import time
 import zipfile
+from typing import NamedTuple
 
-NAME = "muster_launch"
-SUMMARY = "Starts, watches and ends multi-GPU training jobs: a drop-in for torchrun"
+
+class Distribution(NamedTuple):
+    name: str
+    summary: str
+    program: str
+    requires: tuple
+    module: str  # the top level of what Python imports, below launcher/python; "" for none
+
+
+DISTRIBUTIONS = {
+    # Functions of notebooks and scripts are sent to workers with cloudpickle.
+    "launch": Distribution("muster_launch", "Starts, watches and ends multi-GPU training jobs: a drop-in for torchrun", "muster",
+                           ("cloudpickle>=2",), "muster"),
+    "train": Distribution("muster_train", "Trains networks on many processors, started by muster", "muster-train",
+                          ("muster-launch=={version}",), ""),
+}
 REQUIRES_PYTHON = ">=3.9"
-# Functions of notebooks and scripts are sent to workers with it.
-REQUIRES = ("cloudpickle>=2",)
 # Whose code is in the programs: of packages, whose copyright files Debian has (Boost's under one of two names), and of what the compiler brings.
 LINKED = (("libboost1.81-dev", "libboost-dev"), ("libssl-dev",), ("libspdlog-dev",), ("libfmt-dev",), ("nlohmann-json3-dev",), ("libcli11-dev",))
+# LLVM's licence is that of its OpenMP runtime as well.
 COMPILED_IN = ("libcxx", "libcxxabi", "libunwind")
 
 
@@ -35,12 +49,12 @@ def version_of(source):
     return found[1]
 
 
-def metadata(source, version):
+def metadata(distribution, source, version):
     with open(os.path.join(source, "docs", "install.md"), encoding="utf-8") as file:
         text = file.read()
-    fields = [("Metadata-Version", "2.1"), ("Name", NAME.replace("_", "-")), ("Version", version), ("Summary", SUMMARY),
+    fields = [("Metadata-Version", "2.1"), ("Name", distribution.name.replace("_", "-")), ("Version", version), ("Summary", distribution.summary),
               ("License", "Apache-2.0"), ("License-File", "LICENSE"), ("Requires-Python", REQUIRES_PYTHON),
-              *(("Requires-Dist", one) for one in REQUIRES), ("Description-Content-Type", "text/markdown")]
+              *(("Requires-Dist", one.format(version=version)) for one in distribution.requires), ("Description-Content-Type", "text/markdown")]
     return "".join(f"{name}: {value}\n" for name, value in fields) + "\n" + text
 
 
@@ -71,7 +85,8 @@ def staged_files(stage, version):
             if place.endswith(".cmake"):
                 data = data.replace(whole.encode(), soname.encode())
             yield place.replace(whole, soname), data
-    yield "lib/libmuster.so", f"INPUT({soname})\n".encode()
+    if os.path.exists(os.path.join(stage, "lib", whole)):
+        yield "lib/libmuster.so", f"INPUT({soname})\n".encode()
 
 
 def copyright_of(names):
@@ -115,30 +130,32 @@ class Wheel:
         self._file.close()
 
 
-def main(stage, source, libraries, tag, dist):
-    version = version_of(source)
-    info, data = f"{NAME}-{version}.dist-info", f"{NAME}-{version}.data"
+def main(kind, stage, source, libraries, tag, dist):
+    distribution, version = DISTRIBUTIONS[kind], version_of(source)
+    base = f"{distribution.name}-{version}"
+    info, data = f"{base}.dist-info", f"{base}.data"
     name = f"py3-none-{tag}"
-    path = os.path.join(dist, f"{NAME}-{version}-{name}.whl")
+    path = os.path.join(dist, f"{base}-{name}.whl")
     os.makedirs(dist, exist_ok=True)
     wheel = Wheel(path, max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))  # a zip knows no year before 1980
-    module = os.path.join(source, "launcher", "python")
-    for file in files_below(module):
-        wheel.add(file, read(module, file))
-    wheel.add(f"{data}/scripts/muster", read(stage, "bin", "muster"), executable=True)
+    if distribution.module:
+        module = os.path.join(source, "launcher", "python")
+        for file in files_below(module):
+            wheel.add(file, read(module, file))
+        wheel.add(f"{info}/top_level.txt", f"{distribution.module}\n".encode())
+    wheel.add(f"{data}/scripts/{distribution.program}", read(stage, "bin", distribution.program), executable=True)
     for file, content in staged_files(stage, version):
         wheel.add(f"{data}/data/{file}", content, executable=content.startswith(b"\x7fELF"))
     wheel.add(f"{info}/LICENSE", read(source, "LICENSE"))
     for file, content in licences_of_parts(stage, libraries):
         wheel.add(f"{info}/licenses/{file}", content)
-    wheel.add(f"{info}/METADATA", metadata(source, version).encode())
+    wheel.add(f"{info}/METADATA", metadata(distribution, source, version).encode())
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: muster {version}\nRoot-Is-Purelib: false\nTag: {name}\n".encode())
-    wheel.add(f"{info}/top_level.txt", b"muster\n")
     wheel.close(f"{info}/RECORD")
     print(path)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 6:
+    if len(sys.argv) != 7 or sys.argv[1] not in DISTRIBUTIONS:
         raise SystemExit(__doc__)
     main(*sys.argv[1:])

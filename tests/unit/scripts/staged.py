@@ -36,7 +36,7 @@ class Staged(unittest.TestCase):
             file.write(text)
 
     def written_by(self, script, *arguments):
-        """The path of what the script makes of the tree."""
-        ran = subprocess.run([sys.executable, os.path.join(PACKAGE, script), self.path("stage"), ROOT, self.path("compiler"), *arguments],
+        """The path of what the script, with the words that it begins with, makes of the tree."""
+        ran = subprocess.run([sys.executable, os.path.join(PACKAGE, script[0]), *script[1:], self.path("stage"), ROOT, self.path("compiler"), *arguments],
                              env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}, capture_output=True, text=True, timeout=60, check=True)
         return ran.stdout.strip()

@@ -15,7 +15,7 @@ class Tarball(Staged):
         os.symlink("libmuster.so.0.1.0", self.path("stage/lib/libmuster.so.0"))
 
     def write(self, dist):
-        return self.written_by("tarball.py", self.path(dist))
+        return self.written_by(["tarball.py"], self.path(dist))
 
     def test_everything_lies_in_one_folder_and_belongs_to_root(self):
         path = self.write("dist")

@@ -19,8 +19,8 @@ class Wheel(Staged):
         os.symlink(f"libmuster.so.{self.version}", self.path("stage/lib/libmuster.so.0"))
         self.put("stage/lib/muster/libmuster_gloo.so", "\x7fELF plug-in")
 
-    def write(self, dist):
-        return self.written_by("wheel.py", "manylinux_2_28_x86_64", self.path(dist))
+    def write(self, dist, kind="launch"):
+        return self.written_by(["wheel.py", kind], "manylinux_2_28_x86_64", self.path(dist))
 
     def test_each_file_is_recorded_with_its_hash_and_programs_are_executable(self):
         path = self.write("dist")
@@ -45,6 +45,19 @@ class Wheel(Staged):
             self.assertIn(f"{info}/licenses/libcxx.txt", names)
             self.assertEqual(file.read(f"{info}/licenses/gloo.txt"), b"of Gloo")
             self.assertEqual(file.getinfo(f"{data}/data/lib/muster/libmuster_gloo.so").external_attr >> 16, 0o100755)
+
+    def test_the_trainer_is_a_wheel_of_its_own_that_asks_for_the_launcher_of_its_version(self):
+        os.remove(self.path(f"stage/lib/libmuster.so.{self.version}"))
+        self.put("stage/bin/muster-train", "program")
+        path = self.write("dist", "train")
+        self.assertEqual(os.path.basename(path), f"muster_train-{self.version}-py3-none-manylinux_2_28_x86_64.whl")
+        with zipfile.ZipFile(path) as file:
+            names = file.namelist()
+            self.assertIn(f"muster_train-{self.version}.data/scripts/muster-train", names)
+            self.assertIn(f"Requires-Dist: muster-launch=={self.version}\n",
+                          file.read(f"muster_train-{self.version}.dist-info/METADATA").decode())
+            # Two wheels with the same file would undo one another when one is removed.
+            self.assertFalse([name for name in names if name.startswith("muster/") or name.endswith(("/scripts/muster", "/libmuster.so"))])
 
     def test_the_same_inputs_give_the_same_bytes(self):
         with open(self.write("one"), "rb") as one, open(self.write("two"), "rb") as two:
