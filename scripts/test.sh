@@ -69,7 +69,7 @@ newest_clang() {
   return 1
 }
 
-# build TREE TARGET [OPTION...]
+# build TREE TARGET [OPTION...]: by one compiler more than there are processors, for the moments in which one reads or writes.
 build() {
   local tree=$1 target=$2 clang='' configured
   shift 2
@@ -104,8 +104,8 @@ run_side_by_side() {
   ctest_tree "$1" tests --label-exclude "^(timed|soak)$" --parallel $((jobs + 3)) --no-tests=error
 }
 
-# run_timed TREE: what measures time, one by one, but for those that mostly wait (label waits), which come first and together; what fails
-# is measured once more, alone. scripts/test_summary.py has the last word.
+# run_timed TREE: what measures time, one by one, but for those that mostly wait (label waits), which come first, five together: more would
+# make one another late on two processors. What fails is measured once more, alone. scripts/test_summary.py has the last word.
 run_timed() {
   ctest_tree "$1" timed --label-regex '^timed$' --parallel 5 --no-tests=error && return
   [ -s "$results/$1.timed.xml" ] || return 1

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # out and tools are those of the script
-# What the wheel does in roots of Debian releases, which have Python and nothing else, and on hosts made of these. To be sourced by
+# What the wheels do in roots of Debian releases, which have Python and nothing else, and on hosts made of these. To be sourced by
 # scripts/package.sh, which has the functions that it calls.
 
 # check_refusals WHEEL: what pip says where a wheel cannot run.
@@ -31,8 +31,12 @@ with_torch() {
   if [ "$(build/venv/bin/python -c "import torch; $version" 2>/dev/null)" = "$asked" ]; then
     realpath "build/venv/lib/python$asked/site-packages"
   elif [ "$asked" = 3.9 ]; then
-    [ -e "$fetched/torch" ] || { rm -rf "$fetched" && "$tools/venv/bin/python" -m pip install --quiet --disable-pip-version-check --target "$fetched" \
-      --python-version 3.9 --only-binary :all: --no-deps torch==1.12.1 typing_extensions==4.12.2 >&2; } || return 0
+    if [ ! -e "$fetched" ]; then
+      rm -rf "$fetched.partial"
+      "$tools/venv/bin/python" -m pip install --quiet --disable-pip-version-check --target "$fetched.partial" --python-version 3.9 \
+        --only-binary :all: --no-deps torch==1.12.1 typing_extensions==4.12.2 >&2 || fail 'PyTorch for Python 3.9 cannot be fetched: see above.'
+      mv "$fetched.partial" "$fetched"
+    fi
     echo "$fetched"
   fi
 }

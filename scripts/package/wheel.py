@@ -24,19 +24,19 @@ class Distribution(NamedTuple):
     program: str
     requires: tuple
     module: str  # the top level of what Python imports, below launcher/python; "" for none
+    licences: tuple  # of what is linked in or lies beside it, which the stage must have
 
 
 DISTRIBUTIONS = {
     # Functions of notebooks and scripts are sent to workers with cloudpickle.
     "launch": Distribution("muster_launch", "Starts, watches and ends multi-GPU training jobs: a drop-in for torchrun", "muster",
-                           ("cloudpickle>=2",), "muster"),
+                           ("cloudpickle>=2",), "muster", ("gloo.txt",)),
     "train": Distribution("muster_train", "Trains networks on many processors, started by muster", "muster-train",
-                          ("muster-launch=={version}",), ""),
+                          ("muster-launch=={version}",), "", ("libomp.txt", "onednn.txt", "onednn-third-party-programs.txt")),
 }
 REQUIRES_PYTHON = ">=3.9"
 # Whose code is in the programs: of packages, whose copyright files Debian has (Boost's under one of two names), and of what the compiler brings.
 LINKED = (("libboost1.81-dev", "libboost-dev"), ("libssl-dev",), ("libspdlog-dev",), ("libfmt-dev",), ("nlohmann-json3-dev",), ("libcli11-dev",))
-# LLVM's licence is that of its OpenMP runtime as well.
 COMPILED_IN = ("libcxx", "libcxxabi", "libunwind")
 
 
@@ -132,6 +132,9 @@ class Wheel:
 
 def main(kind, stage, source, libraries, tag, dist):
     distribution, version = DISTRIBUTIONS[kind], version_of(source)
+    for licence in distribution.licences:
+        if not os.path.exists(os.path.join(stage, "licenses", licence)):
+            raise SystemExit(f"wheel.py: {stage}/licenses has no {licence}, and what is in the wheel may not go without its licence")
     base = f"{distribution.name}-{version}"
     info, data = f"{base}.dist-info", f"{base}.data"
     name = f"py3-none-{tag}"

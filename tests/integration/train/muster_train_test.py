@@ -92,7 +92,7 @@ def test_errors():
 def environment_of_training(**environment):
     """Of the process once it trains, and its name."""
     given = clean_environment(OMP_NUM_THREADS="1", **environment)
-    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+    for name in ("GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_WAIT_POLICY"):
         if name not in environment:
             given.pop(name, None)
     with subprocess.Popen([TRAIN, "--data", "synthetic:6400", "--epochs", "100"], stdout=subprocess.PIPE, env=given) as process:
@@ -107,9 +107,11 @@ def environment_of_training(**environment):
 
 def test_threads_wait_shortly():
     variables, name = environment_of_training()
-    assert variables[b"GOMP_SPINCOUNT"] == b"2000" and name == "muster-train", (variables, name)
+    assert variables[b"GOMP_SPINCOUNT"] == b"2000" and variables[b"KMP_BLOCKTIME"] == b"50us" and name == "muster-train", (variables, name)
     assert environment_of_training(GOMP_SPINCOUNT="7")[0][b"GOMP_SPINCOUNT"] == b"7"
+    assert b"KMP_BLOCKTIME" not in environment_of_training(GOMP_SPINCOUNT="7")[0]
     assert b"GOMP_SPINCOUNT" not in environment_of_training(OMP_WAIT_POLICY="passive")[0]
+    assert b"GOMP_SPINCOUNT" not in environment_of_training(KMP_BLOCKTIME="0")[0]
 
 
 def test_hello_rank():

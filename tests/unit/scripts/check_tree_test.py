@@ -135,6 +135,7 @@ class CheckTree(unittest.TestCase):
         self.assert_one(files(392, 50), "agent/io/a.hpp:2: A has 451 lines")
         self.assert_one(files(391, 51), "A has 451 lines")
 
+    @unittest.skipUnless(os.path.exists(os.path.join(ROOT, ".git")), "copied sources have no list of what belongs to them")
     def test_each_exception_is_needed(self):
         files = check_tree.tracked_files(ROOT)
         for path in check_tree.WITHOUT_HEADER:

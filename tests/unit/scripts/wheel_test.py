@@ -5,6 +5,8 @@ import base64
 import csv
 import hashlib
 import os
+import shutil
+import subprocess
 import unittest
 import zipfile
 
@@ -47,17 +49,26 @@ class Wheel(Staged):
             self.assertEqual(file.getinfo(f"{data}/data/lib/muster/libmuster_gloo.so").external_attr >> 16, 0o100755)
 
     def test_the_trainer_is_a_wheel_of_its_own_that_asks_for_the_launcher_of_its_version(self):
-        os.remove(self.path(f"stage/lib/libmuster.so.{self.version}"))
+        shutil.rmtree(self.path("stage"))
         self.put("stage/bin/muster-train", "program")
+        self.put("stage/lib/muster/libmuster_omp.so.1", "\x7fELF runtime")
+        licences = ("libomp.txt", "onednn.txt", "onednn-third-party-programs.txt")
+        for name in licences[:2]:
+            self.put(f"stage/licenses/{name}", "licence")
+        with self.assertRaises(subprocess.CalledProcessError) as refused:
+            self.write("dist", "train")
+        self.assertIn(f"has no {licences[2]}", refused.exception.stderr)
+        self.put(f"stage/licenses/{licences[2]}", "licence")
         path = self.write("dist", "train")
-        self.assertEqual(os.path.basename(path), f"muster_train-{self.version}-py3-none-manylinux_2_28_x86_64.whl")
+        base = f"muster_train-{self.version}"
+        self.assertEqual(os.path.basename(path), f"{base}-py3-none-manylinux_2_28_x86_64.whl")
         with zipfile.ZipFile(path) as file:
-            names = file.namelist()
-            self.assertIn(f"muster_train-{self.version}.data/scripts/muster-train", names)
-            self.assertIn(f"Requires-Dist: muster-launch=={self.version}\n",
-                          file.read(f"muster_train-{self.version}.dist-info/METADATA").decode())
-            # Two wheels with the same file would undo one another when one is removed.
-            self.assertFalse([name for name in names if name.startswith("muster/") or name.endswith(("/scripts/muster", "/libmuster.so"))])
+            self.assertEqual([name for name in file.namelist() if "/licenses/" not in name],
+                             [f"{base}.data/scripts/muster-train", f"{base}.data/data/lib/muster/libmuster_omp.so.1",
+                              *(f"{base}.dist-info/{name}" for name in ("LICENSE", "METADATA", "WHEEL", "RECORD"))])
+            for name in licences:
+                self.assertEqual(file.read(f"{base}.dist-info/licenses/{name}"), b"licence")
+            self.assertIn(f"Requires-Dist: muster-launch=={self.version}\n", file.read(f"{base}.dist-info/METADATA").decode())
 
     def test_the_same_inputs_give_the_same_bytes(self):
         with open(self.write("one"), "rb") as one, open(self.write("two"), "rb") as two:

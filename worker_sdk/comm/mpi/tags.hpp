@@ -21,7 +21,7 @@ constexpr int kKindBits = 2;
 
 /// The number of bits for a message's number, where `largest` is the largest tag (MPI_TAG_UB).
 constexpr int number_bits(int largest) {
-  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(largest) + 1)) - 1 - kKindBits;
+  return 63 - std::countl_zero(static_cast<std::uint64_t>(largest) + 1) - kKindBits;
 }
 
 constexpr int tag_of(message::Key key, int bits) {

@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-std::string init_key_of(int rank) {
+std::string member_key_of(int rank) {
   return "member/" + std::to_string(rank);
 }
 
@@ -77,7 +77,7 @@ std::vector<Member> collect(const plugin::Host& host, int size, Clock::time_poin
   for (int rank = 0; rank < size; ++rank) {
     std::string text;
     try {
-      text = host.get(init_key_of(rank), time_until(end));
+      text = host.get(member_key_of(rank), time_until(end));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::deadline) throw;
       throw Error(ErrorCode::deadline,
@@ -172,7 +172,7 @@ std::string mixed_gpus(const std::vector<Member>& members) {
 
 void cannot_join(const plugin::Host& host, int rank, int size, const Error& error) noexcept {
   try {
-    if (size > 1) host.set(rank == 0 ? kIdKey : init_key_of(rank), bad_text(error));
+    if (size > 1) host.set(rank == 0 ? kIdKey : member_key_of(rank), bad_text(error));
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the others then meet their deadline
   }
 }
@@ -182,7 +182,7 @@ Joined join(const plugin::Host& host, const Library& api, int rank, int size, mi
   const auto end = Clock::now() + limit;
   try {
     const Member own = make_member();
-    host.set(init_key_of(rank), kGood + own.encode());
+    host.set(member_key_of(rank), kGood + own.encode());
     if (rank != 0) return decode(checked(host.get(kIdKey, time_until(end + milliseconds(500)))), size);
     Joined joined;
     joined.members = collect(host, size, end, group);

@@ -8,6 +8,7 @@
 #include "worker_sdk/trainer/nn/models/data_parallel.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace muster::train {
@@ -50,11 +51,8 @@ std::size_t parts_of_step(const TrainerOptions& options, int ranks) {
 std::size_t waiting_arenas(const TrainerOptions& options, int ranks) {
   const std::size_t parts = parts_of_step(options, ranks);
   const bool tree = options.learner.reducer.deterministic_micro_batches > 0;
-  if (parts < 2 || !tree) return parts < 2 ? 0 : 1;
-  // Not std::bit_width: libraries do not agree on the type that it returns.
-  std::size_t levels = 0;
-  for (std::size_t left = parts - 1; left > 0; left /= 2) ++levels;
-  return levels;
+  if (parts < 2) return 0;
+  return tree ? static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(parts - 1))) : 1;
 }
 
 /// Floats of a rank's arenas, as parallel::ShardedBuckets and UnitValues have them.
