@@ -75,7 +75,9 @@ void NodeQuestions::answered(std::size_t node, std::int64_t number, agent::NodeS
   const auto found = state_->questions.find(number);
   if (found == state_->questions.end() || found->second.open.erase(node) == 0) return;
   found->second.given.emplace(node, std::move(status));
-  if (found->second.open.empty()) state_->end_at(number, std::chrono::milliseconds(0));
+  if (!found->second.open.empty()) return;
+  const auto state = state_;
+  state->end(number);
 }
 
 }  // namespace muster::launcher

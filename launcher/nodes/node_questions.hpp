@@ -32,7 +32,8 @@ inline agent::NodeStatus without_agent(const std::string& host, const std::strin
   return status;
 }
 
-/// Used from the executor's one thread. No callback runs inside a call of this class, or after its end.
+/// Used from the executor's one thread. `done` is called neither inside begin() nor after this object has
+/// ended.
 class NodeQuestions {
  public:
   using Done = std::function<void(NodeAnswers)>;
@@ -54,6 +55,8 @@ class NodeQuestions {
              const Send& send, Done done);
 
   /// Takes a node's answer. One to a question that is not open, or that it was not asked, changes nothing.
+  /// The last one of a question calls its `done` at once: what the node says next may end the job, and with
+  /// it this object.
   void answered(std::size_t node, std::int64_t number, agent::NodeStatus status);
 
  private:
