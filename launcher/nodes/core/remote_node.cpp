@@ -157,7 +157,9 @@ bool RemoteNode::misbehave(const std::string& what, TimePoint now) {
 void RemoteNode::hold_for_dead(const NodeLoss& loss, bool goes_on, TimePoint now) {
   if (severed_ || !awaits_report()) return;
   dead_ = loss;
-  const TimePoint due = now + (goes_on ? kLostLateAfter : kDeadLateAfter);
+  // Over a relay that has broken no last words come any more: this was what was waited for.
+  const bool broken = !link_open_ && relays();
+  const TimePoint due = broken ? now : now + (goes_on ? kLostLateAfter : kDeadLateAfter);
   due_ = std::min(due_.value_or(due), due);
 }
 
@@ -171,8 +173,7 @@ void RemoteNode::coordinator_ended(TimePoint now) {
 bool RemoteNode::link_closed(TimePoint now, Milliseconds limit) {
   link_open_ = false;
   // The coordinator, which has just cut the way to the node, may be about to say why.
-  const bool relays = phase_ == Phase::relaying || phase_ == Phase::relayed;
-  const bool word_may_come = relays && dead_.reason.empty();
+  const bool word_may_come = relays() && dead_.reason.empty();
   if (process_end_ && !word_may_come) return true;
   due_ = now + (word_may_come ? kDeadLateAfter : limit);
   return false;

@@ -173,6 +173,9 @@ class RemoteNode {
  private:
   bool agent_may_live() const;
 
+  /// Whether the link goes through the coordinator.
+  bool relays() const { return phase_ == Phase::relaying || phase_ == Phase::relayed; }
+
   HostFailure how_lost() const;
   void set_last_words(std::string words, HostFailure::Teller by);
 

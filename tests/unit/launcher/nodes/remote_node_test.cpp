@@ -264,6 +264,9 @@ TEST_CASE("When a relay breaks, the coordinator may be about to say why") {
   CHECK_FALSE(node.next_tick());
   CHECK_FALSE(node.link_closed(kBegin, 50s));
   CHECK(node.next_tick() == kBegin + 1s);
+  // It has said it: no more is waited for.
+  node.hold_for_dead({"n1 is gone", true}, false, kBegin + 10ms);
+  CHECK(node.next_tick() == kBegin + 10ms);
 
   RemoteNode known = relaying();
   known.hold_for_dead({"n1 was silent", false}, true, kBegin);
