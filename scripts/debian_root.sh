@@ -48,10 +48,10 @@ mirror() {
     echo "$MUSTER_DEBIAN_MIRROR"
     return
   fi
-  uri=$(apt-get indextargets --format "$format" "${filter[@]}" | head -n 1)
+  uri=$(apt-get indextargets --format "$format" "${filter[@]}" | sed -n 1p)
   if [ -z "$uri" ]; then  # apt knows what a source is once it has read its lists
     apt-get update >&2
-    uri=$(apt-get indextargets --format "$format" "${filter[@]}" | head -n 1)
+    uri=$(apt-get indextargets --format "$format" "${filter[@]}" | sed -n 1p)
   fi
   echo "${uri:-http://deb.debian.org/debian}"
 }
