@@ -77,19 +77,22 @@ std::uint64_t end_of_mapping(const std::vector<Mapping>& mappings, std::uint64_t
   return found == mappings.end() ? 0 : found->end;
 }
 
-/// Copies the stack from its pointer to the end of its mapping, or as much as may be.
-std::vector<std::byte> copy_stack(pid_t pid, std::uint64_t pointer, const std::vector<Mapping>& mappings,
-                                  std::size_t most) {
+/// Copies the stack from below its pointer to the end of its mapping, or as much as may be.
+void copy_stack(pid_t pid, const std::vector<Mapping>& mappings, std::size_t most, ThreadCopy& copy) {
   constexpr std::size_t kLeast = 256;
+  // Size: what the System V ABI of AMD64 leaves to a function below the stack pointer.
+  constexpr std::uint64_t kRedZone = 128;
+  const std::uint64_t pointer = copy.registers.stack_pointer;
+  const std::uint64_t end = end_of_mapping(mappings, pointer);
+  const bool has_room_below = end != 0 && end_of_mapping(mappings, pointer - kRedZone) == end;
+  copy.stack_begin = has_room_below ? pointer - kRedZone : pointer;
   ProcessMemory memory(pid, StackDeadline::clock::now() + kThreadStopMax);
   std::size_t bytes = std::min(most, kStackBytesMax);
   // A stack of a thread that is younger than the map is looked for in smaller and smaller pieces.
-  if (const std::uint64_t end = end_of_mapping(mappings, pointer); end != 0)
-    bytes = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, end - pointer));
-  std::vector<std::byte> stack(bytes);
-  while (bytes >= kLeast && !memory.read(pointer, stack.data(), bytes)) bytes /= 2;
-  stack.resize(bytes >= kLeast ? bytes : 0);
-  return stack;
+  if (end != 0) bytes = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, end - copy.stack_begin));
+  copy.stack.resize(bytes);
+  while (bytes >= kLeast && !memory.read(copy.stack_begin, copy.stack.data(), bytes)) bytes /= 2;
+  copy.stack.resize(bytes >= kLeast ? bytes : 0);
 }
 
 /// Why a thread was not copied; empty: it was.
@@ -127,16 +130,16 @@ std::vector<ThreadCopy> copy_threads(pid_t pid, std::uint64_t started, const std
     }
     ThreadCopy& copy = copies.emplace_back();
     copy.tid = tid;
-    copy.name = read_file(file_of(pid, "task/" + std::to_string(tid) + "/comm"), 64).value_or("");
-    copy.name.resize(std::min(copy.name.size(), copy.name.find('\n')));
     bool same = true;
     const ThreadStop stop = stop_thread(tid, kThreadStopMax, [&](const ThreadRegisters& registers) {
       same = start_time_of(pid) == started &&
              ::access(file_of(pid, "task/" + std::to_string(tid)).c_str(), F_OK) == 0;
       if (!same) return;
       copy.registers = registers;
-      copy.stack = copy_stack(pid, registers.stack_pointer, mappings, bytes_left);
+      copy_stack(pid, mappings, bytes_left, copy);
     });
+    copy.name = read_file(file_of(pid, "task/" + std::to_string(tid) + "/comm"), 64).value_or("");
+    copy.name.resize(std::min(copy.name.size(), copy.name.find('\n')));
     bytes_left -= std::min(bytes_left, copy.stack.size());
     copy.error = trouble_of(pid, tid, stop, same, copy);
     stacks.longest_stop_us = std::max<std::int64_t>(stacks.longest_stop_us, stop.stopped.count());

@@ -117,7 +117,7 @@ bool NativeUnwinder::Session::get_thread(Dwfl*, pid_t, void* argument, void** th
 bool NativeUnwinder::Session::read_memory(Dwfl*, std::uint64_t address, std::uint64_t* result,
                                           void* argument) {
   const ThreadCopy& thread = *static_cast<Session*>(argument)->copy;
-  const std::uint64_t begin = thread.registers.stack_pointer;
+  const std::uint64_t begin = thread.stack_begin;
   if (thread.stack.size() < sizeof *result || address < begin ||
       address - begin > thread.stack.size() - sizeof *result)
     return false;

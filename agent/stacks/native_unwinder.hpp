@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,7 +23,9 @@ struct ThreadCopy {
   int tid = 0;
   std::string name;
   ThreadRegisters registers;
-  /// The stack from its pointer on.
+  /// The stack from this address on, which is below its pointer: a function about to return has its caller's
+  /// registers there still.
+  std::uint64_t stack_begin = 0;
   std::vector<std::byte> stack;
   /// Why it could not be copied; empty: it was.
   std::string error;

@@ -50,9 +50,10 @@ ThreadCopy copy_of(pid_t pid) {
   constexpr std::size_t kBytes = 1024;
   stop_thread(pid, 5000ms, [&](const ThreadRegisters& registers) {
     copy.registers = registers;
+    copy.stack_begin = registers.stack_pointer;
     copy.stack.resize(kBytes);
     ProcessMemory memory(pid, StackDeadline::clock::now() + 5s);
-    if (!memory.read(registers.stack_pointer, copy.stack.data(), kBytes)) copy.stack.clear();
+    if (!memory.read(copy.stack_begin, copy.stack.data(), kBytes)) copy.stack.clear();
   });
   return copy;
 }

@@ -45,6 +45,41 @@ void computes_for_ever(std::atomic<unsigned>& steps);
   for (;;) ::pause();
 }
 
+#if defined(__x86_64__)
+/// Stands at its return, with its frame taken down; by its unwind table, which is as clang writes it, the
+/// caller's rbp is below the stack pointer.
+asm(R"(
+.text
+.type returns_never, @function
+returns_never:
+  .cfi_startproc
+  push %rbp
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbp, -16
+  mov %rsp, %rbp
+  .cfi_def_cfa_register %rbp
+  pop %rbp
+  .cfi_def_cfa %rsp, 8
+1:
+  jmp 1b
+  .cfi_endproc
+.size returns_never, . - returns_never
+.globl calls_what_returns_never
+.type calls_what_returns_never, @function
+calls_what_returns_never:
+  .cfi_startproc
+  push %rbp
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbp, -16
+  mov %rsp, %rbp
+  .cfi_def_cfa_register %rbp
+  call returns_never
+  .cfi_endproc
+.size calls_what_returns_never, . - calls_what_returns_never
+)");
+extern "C" void calls_what_returns_never();
+#endif
+
 }  // namespace muster::agent::test
 
 namespace {
@@ -123,6 +158,18 @@ TEST_CASE("A thread in a loop and a sleeping one are named with their functions,
   WARN("longest stop of a thread: " << stacks.longest_stop_us << " us");
   CHECK(state_of(child.pid()) == 'R');
 }
+
+#if defined(__x86_64__)
+TEST_CASE("A function about to return has callers") {
+  if (no_libdw()) return;
+  const ForkedChild child([] { test::calls_what_returns_never(); });
+  const NativeStacks stacks = ask_until([&] { return read(child.pid()); },
+                                        [](const NativeStacks& now) { return has(now, "returns_never"); });
+  INFO(stacks.error);
+  CHECK(has(stacks, "calls_what_returns_never"));
+  CHECK(has(stacks, "main"));
+}
+#endif
 
 TEST_CASE("A process that was stopped stays so, and gets the signal that came meanwhile") {
   if (no_libdw()) return;
