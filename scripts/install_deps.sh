@@ -68,7 +68,7 @@ unit_packages=(catch2 python3 procps universal-ctags)
 test_packages=(
   "${unit_packages[@]}" python3-venv pkgconf libgloo-dev openmpi-bin libopenmpi-dev
   iproute2 nftables openssh-server openssh-client
-  "clang-$clang" "libclang-rt-$clang-dev" clang-tidy clang-format shellcheck
+  "clang-$clang" "libclang-rt-$clang-dev" lld clang-tidy clang-format shellcheck
 )
 # Wanted, not required: the tests that use one are skipped where the distribution does not have it.
 test_optional=(python3-torch numactl slurmctld slurmd slurm-client munge libdw1 zsh fish)

@@ -191,7 +191,7 @@ PROMISES = {
 
 
 def limit(name, more=0.0):
-    """The seconds that one try may take on a machine that is busy with three others. The grace may be used up once on every way to the end."""
+    """The seconds that one try may take on a machine that is busy with five others. The grace may be used up once on every way to the end."""
     promise = PROMISES[name]
     return promise["clock"] + max(9 * promise["seconds"], 4.0) + 3 * GRACE_S + more
 
@@ -336,7 +336,7 @@ def draw(seed, count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", nargs="?")
-    parser.add_argument("--cases", type=int, default=40)
+    parser.add_argument("--cases", type=int, default=60)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--parallel", type=int, default=4)
