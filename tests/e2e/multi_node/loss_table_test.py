@@ -336,10 +336,10 @@ def draw(seed, count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", nargs="?")
-    parser.add_argument("--cases", type=int, default=60)
+    parser.add_argument("--cases", type=int, default=40)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--parallel", type=int, default=4)
+    parser.add_argument("--parallel", type=int, default=6)
     arguments = parser.parse_args()
     if arguments.case:
         try:
