@@ -17,18 +17,9 @@ install_extras() {
   done
 }
 
-# What is collected while PyTorch is loaded is no garbage, and a tenth of the time that loading takes.
-collect_less() {
-  build/venv/bin/python - <<'PYTHON'
-import pathlib, sysconfig
-pathlib.Path(sysconfig.get_path("purelib"), "muster_collects_less.pth").write_text("import gc; gc.set_threshold(50000, 10, 10)\n")
-PYTHON
-}
-
 python=
 if build/venv/bin/python -c 'import numpy, torch; print("PyTorch", torch.__version__)' 2>/dev/null; then
   install_extras
-  collect_less
   exit 0
 fi
 # A python3 in PATH may be somebody's own build without ensurepip; the distribution's is tried first.
@@ -48,4 +39,3 @@ if ! "$python" -m pip install --quiet --disable-pip-version-check --only-binary 
   exit 0
 fi
 install_extras
-collect_less

@@ -77,22 +77,26 @@ std::uint64_t end_of_mapping(const std::vector<Mapping>& mappings, std::uint64_t
   return found == mappings.end() ? 0 : found->end;
 }
 
-/// Copies the stack from below its pointer to the end of its mapping, or as much as may be.
+/// Copies the stack from below its pointer, or from there if that cannot be read, to the end of its mapping,
+/// or as much as may be.
 void copy_stack(pid_t pid, const std::vector<Mapping>& mappings, std::size_t most, ThreadCopy& copy) {
   constexpr std::size_t kLeast = 256;
-  // Size: what the System V ABI of AMD64 leaves to a function below the stack pointer.
+  // Size: what the System V ABI of AMD64 leaves to a function below the stack pointer. Where an ABI leaves
+  // nothing, as on aarch64, it is read in vain.
   constexpr std::uint64_t kRedZone = 128;
+  ProcessMemory memory(pid, StackDeadline::clock::now() + kThreadStopMax);
   const std::uint64_t pointer = copy.registers.stack_pointer;
   const std::uint64_t end = end_of_mapping(mappings, pointer);
-  const bool has_room_below = end != 0 && end_of_mapping(mappings, pointer - kRedZone) == end;
-  copy.stack_begin = has_room_below ? pointer - kRedZone : pointer;
-  ProcessMemory memory(pid, StackDeadline::clock::now() + kThreadStopMax);
-  std::size_t bytes = std::min(most, kStackBytesMax);
-  // A stack of a thread that is younger than the map is looked for in smaller and smaller pieces.
-  if (end != 0) bytes = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, end - copy.stack_begin));
-  copy.stack.resize(bytes);
-  while (bytes >= kLeast && !memory.read(copy.stack_begin, copy.stack.data(), bytes)) bytes /= 2;
-  copy.stack.resize(bytes >= kLeast ? bytes : 0);
+  for (const std::uint64_t begin : {pointer - kRedZone, pointer}) {
+    std::size_t bytes = std::min(most, kStackBytesMax);
+    // A stack of a thread that is younger than the map is looked for in smaller and smaller pieces.
+    if (end != 0) bytes = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, end - begin));
+    copy.stack_begin = begin;
+    copy.stack.resize(bytes);
+    while (bytes >= kLeast && !memory.read(begin, copy.stack.data(), bytes)) bytes /= 2;
+    copy.stack.resize(bytes >= kLeast ? bytes : 0);
+    if (!copy.stack.empty()) return;
+  }
 }
 
 /// Why a thread was not copied; empty: it was.

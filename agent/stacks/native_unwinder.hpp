@@ -23,8 +23,8 @@ struct ThreadCopy {
   int tid = 0;
   std::string name;
   ThreadRegisters registers;
-  /// The stack from this address on, which is below its pointer: a function about to return has its caller's
-  /// registers there still.
+  /// The stack from this address on, which is below its pointer where that can be read: a function about to
+  /// return has its caller's registers there still.
   std::uint64_t stack_begin = 0;
   std::vector<std::byte> stack;
   /// Why it could not be copied; empty: it was.

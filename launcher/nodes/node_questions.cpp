@@ -18,7 +18,7 @@ struct NodeQuestions::State : std::enable_shared_from_this<State> {
 
   explicit State(const boost::asio::any_io_executor& given_executor) : executor(given_executor) {}
 
-  /// Ends the question when its timer fires: at its limit, or at once where all have answered.
+  /// Ends the question when its timer fires: at its limit, or at once where there is nobody to ask.
   void end_at(std::int64_t number, std::chrono::milliseconds after) {
     boost::asio::steady_timer& timer = *questions.at(number).timer;
     timer.expires_after(after);
@@ -76,6 +76,7 @@ void NodeQuestions::answered(std::size_t node, std::int64_t number, agent::NodeS
   if (found == state_->questions.end() || found->second.open.erase(node) == 0) return;
   found->second.given.emplace(node, std::move(status));
   if (!found->second.open.empty()) return;
+  // Who is told of the answer may destroy this object.
   const auto state = state_;
   state->end(number);
 }

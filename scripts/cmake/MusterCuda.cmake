@@ -42,8 +42,6 @@ endif()
 file(GLOB _python_packages "${PROJECT_SOURCE_DIR}/build/venv/lib/python3*/site-packages/nvidia")
 find_path(MUSTER_CUDNN_INCLUDE cudnn_graph.h PATHS ${_places} ${_python_packages} PATH_SUFFIXES include cudnn/include)
 set(MUSTER_HAVE_NVCC OFF)
-set(MUSTER_GPU_ARCHITECTURES "75;80;90" CACHE STRING
-  "The GPUs for which kernels are compiled, by compute capability without its dot; newer ones than the last compile it for themselves when they load it")
 set(_reason)
 if(MUSTER_WITH_GPU STREQUAL OFF)
   set(_reason)

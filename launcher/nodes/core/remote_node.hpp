@@ -102,8 +102,8 @@ class RemoteNode {
   /// Takes `what` the node sent that no muster sends: nothing of it counts any more. False if we had closed
   /// the link before.
   bool misbehave(const std::string& what, TimePoint now);
-  /// Takes the coordinator's word that the node is dead: if it does not report soon, it is lost. `goes_on`
-  /// says that the job may do so, and then there is more time for that report.
+  /// Takes the coordinator's word that the node is dead: if it does not report soon, or its relay is broken,
+  /// it is lost. `goes_on` says that the job may do so, and then there is more time for that report.
   void hold_for_dead(const NodeLoss& loss, bool goes_on, TimePoint now);
   /// Takes the end of the coordinator, which outlives every node that it still hears of.
   void coordinator_ended(TimePoint now);

@@ -191,7 +191,7 @@ PROMISES = {
 
 
 def limit(name, more=0.0):
-    """The seconds that one try may take on a machine that is busy with five others. The grace may be used up once on every way to the end."""
+    """The seconds that one try may take on a machine that is busy with other cases and tests. The grace may be used up once on every way to the end."""
     promise = PROMISES[name]
     return promise["clock"] + max(9 * promise["seconds"], 4.0) + 3 * GRACE_S + more
 

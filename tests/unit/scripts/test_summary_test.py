@@ -175,7 +175,7 @@ class BuildCost(unittest.TestCase):
     """A "compiler" of a known cost: the Python program that the compile commands name."""
 
     def tree(self, folder):
-        loop = f"{sys.executable} -c pass -o test_main.o"
+        loop = f"{sys.executable} -I -S -c pass -o test_main.o"
         write(folder, "compile_commands.json", json.dumps([{"directory": folder, "file": "/x/test_main.cpp", "command": "ccache " + loop}]))
         write(folder, ".ninja_log", "# ninja log v5\n0\t9\t1\told.o\tx\n")
 
