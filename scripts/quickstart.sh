@@ -14,18 +14,29 @@ step() {
   printf '\n== %s\n' "$*"
 }
 
+# run PROGRAM...: shows the command, and runs it.
+run() {
+  printf '$ %s\n\n' "$*"
+  "$@"
+}
+
 step "Packages (apt-get; nothing happens when they are installed)"
 scripts/install_deps.sh build
 
-step "Build (build/release, without the tests)"
+step "Build of the launcher (build/release, without the tests)"
 cmake --preset release -DMUSTER_BUILD_TESTS=OFF -DMUSTER_BUILD_BENCHMARKS=OFF
+cmake --build --preset release --parallel "$(nproc)" --target muster
+
+step "Run: two workers print their ranks"
+run build/release/bin/muster run --nproc-per-node 2 printenv RANK
+printf '\nThe first job has run after %s s.\n' "$SECONDS"
+
+step "Build of the rest"
 cmake --build --preset release --parallel "$(nproc)"
 
 step "Run: two workers train a small CNN on synthetic images"
-job=(build/release/bin/muster run --nproc-per-node 2
-  build/release/bin/muster-train --model small-cnn --data synthetic --epochs 2)
-printf '$ %s\n\n' "${job[*]}"
-"${job[@]}"
+run build/release/bin/muster run --nproc-per-node 2 \
+  build/release/bin/muster-train --model small-cnn --data synthetic --epochs 2
 
 step "Done in ${SECONDS} s"
 cat <<'TEXT'
