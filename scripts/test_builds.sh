@@ -143,7 +143,7 @@ as_nobody() {
   copy_sources "$place/sources"
   chown -R nobody "$place"
   # shellcheck disable=SC2016  # the inner shell expands it
-  setpriv --reuid nobody --regid nogroup --clear-groups env HOME="$place" PLACE="$place" JOBS="$jobs" bash -euc '
+  setpriv --reuid nobody --regid nogroup --clear-groups env --unset=CCACHE_DIR HOME="$place" PLACE="$place" JOBS="$jobs" bash -euc '
     cd "$PLACE/sources"
     cmake -B ../build "$@"
     cmake --build ../build --parallel "$JOBS" --target muster_sdk embed_c
