@@ -81,7 +81,7 @@ std::uint64_t end_of_mapping(const std::vector<Mapping>& mappings, std::uint64_t
 /// or as much as may be.
 void copy_stack(pid_t pid, const std::vector<Mapping>& mappings, std::size_t most, ThreadCopy& copy) {
   constexpr std::size_t kLeast = 256;
-  // Size: what the System V ABI of AMD64 leaves to a function below the stack pointer. Where an ABI leaves
+  // Bytes that the System V ABI of AMD64 leaves to a function below the stack pointer. Where an ABI leaves
   // nothing, as on aarch64, it is read in vain.
   constexpr std::uint64_t kRedZone = 128;
   ProcessMemory memory(pid, StackDeadline::clock::now() + kThreadStopMax);

@@ -16,11 +16,13 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -76,8 +78,20 @@ calls_what_returns_never:
   call returns_never
   .cfi_endproc
 .size calls_what_returns_never, . - calls_what_returns_never
+.globl loops_on_stack
+.type loops_on_stack, @function
+loops_on_stack:
+  .cfi_startproc
+  .cfi_undefined %rip
+  mov %rdi, %rsp
+1:
+  jmp 1b
+  .cfi_endproc
+.size loops_on_stack, . - loops_on_stack
 )");
 extern "C" void calls_what_returns_never();
+/// Loops for ever with the stack pointer that it is given.
+extern "C" void loops_on_stack(std::byte* pointer);
 #endif
 
 }  // namespace muster::agent::test
@@ -168,6 +182,20 @@ TEST_CASE("A function about to return has callers") {
   INFO(stacks.error);
   CHECK(has(stacks, "calls_what_returns_never"));
   CHECK(has(stacks, "main"));
+}
+
+TEST_CASE("A stack below which nothing can be read is read from its pointer") {
+  if (no_libdw()) return;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const pages = ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(pages != MAP_FAILED);
+  REQUIRE(::mprotect(pages, page, PROT_NONE) == 0);
+  const ForkedChild child([&] { test::loops_on_stack(static_cast<std::byte*>(pages) + page + 64); });
+  ::munmap(pages, 2 * page);
+  const NativeStacks stacks = ask_until([&] { return read(child.pid()); },
+                                        [](const NativeStacks& now) { return has(now, "loops_on_stack"); });
+  INFO(stacks.error);
+  CHECK(has(stacks, "loops_on_stack"));
 }
 #endif
 
