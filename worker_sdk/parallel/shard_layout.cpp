@@ -40,6 +40,17 @@ std::vector<FloatRange> in_shards(const ShardLayout& shards, const FloatRange& r
   return found;
 }
 
+OwnPart own_part(const BucketLayout& layout, const ShardLayout& shards, std::size_t parameter,
+                 std::size_t elements) {
+  const std::size_t bucket = layout.bucket_of[parameter];
+  const FloatRange& mine = shards.whole[bucket];
+  const std::size_t offset = layout.offsets[parameter];
+  const std::size_t begin = std::clamp(mine.begin, offset, offset + elements);
+  const std::size_t end = std::clamp(mine.end, begin, offset + elements);
+  if (begin == end) return {0, 0, offset, shards.parts[bucket].begin};
+  return {begin - offset, end - begin, begin, shards.parts[bucket].begin + (begin - mine.begin)};
+}
+
 Places plan_places(std::span<const std::size_t> sizes, std::size_t ahead) {
   Places places;
   places.begins.resize(sizes.size());

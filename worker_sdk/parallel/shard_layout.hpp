@@ -39,6 +39,17 @@ ShardLayout plan_shards(const BucketLayout& layout, int rank, int ranks);
 /// The part of a range of the whole arena that belongs to this rank, in its arena of shards. Ascending.
 std::vector<FloatRange> in_shards(const ShardLayout& shards, const FloatRange& range);
 
+/// The elements of one parameter that belong to this rank.
+struct OwnPart {
+  std::size_t first = 0;      ///< the number of the first of them in the parameter
+  std::size_t elements = 0;   ///< may be none
+  std::size_t in_whole = 0;   ///< the place of the first in a whole arena
+  std::size_t in_shards = 0;  ///< in an arena of shards
+};
+
+OwnPart own_part(const BucketLayout& layout, const ShardLayout& shards, std::size_t parameter,
+                 std::size_t elements);
+
 /// Places in one piece of memory for blocks of which only few are used at a time.
 struct Places {
   std::vector<std::size_t> begins;  ///< first float of each block

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 
 from interop import MUSTER, TRAIN, run, run_tests
 
@@ -37,6 +38,67 @@ def test_restarts(folder):
     assert parameter_hash(alone) == parameter_hash(whole) and os.path.getsize(weights) > 2_000_000, alone
 
 
+def test_export_is_one_file(folder):
+    """The same bytes in every form, averaged weights and running statistics among them."""
+    weights = {}
+    for form in ("ddp", "zero1", "zero2", "fsdp"):
+        path = os.path.join(folder, form)
+        train("--data", "synthetic:10", "--batch-size", "5", "--epochs", "1", "--model", "resnet18", "--ema", "0.5", "--parallel", form, "--export", path)
+        with open(path, "rb") as file:
+            weights[form] = file.read()
+    assert len(set(weights.values())) == 1 and len(weights["ddp"]) > 40_000_000, {form: len(bytes) for form, bytes in weights.items()}
+
+
+PEAK = """
+import os, resource, subprocess, sys
+code = subprocess.run(sys.argv[2:]).returncode
+with open(os.path.join(sys.argv[1], "peak." + os.environ["RANK"]), "w") as file:
+    file.write(str(1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(code)
+"""
+
+
+def peaks(folder, *arguments):
+    """The peak of each rank's process, in bytes."""
+    run([MUSTER, "run", "-n", "4", "python3", "-c", PEAK, folder, TRAIN, "--data", "synthetic:16", "--batch-size", "2", "--model", "mlp-8",
+         "--optimizer", "adamw", "--parallel", "fsdp", *arguments], OMP_NUM_THREADS="1")
+    found = []
+    for rank in range(4):
+        with open(os.path.join(folder, f"peak.{rank}"), encoding="ascii") as file:
+            found.append(int(file.read()))
+    return found
+
+
+def test_memory_of_a_checkpoint(folder):
+    """Saving costs a rank a copy of its part, P + O over 4 with Adam's O = 2P, and a unit at the most; so do loading, and the export."""
+    parameters, unit = 4 * 8_407_050, 4 * 3072 * 1024
+    keep = ["--checkpoint-dir", os.path.join(folder, "keep"), "--checkpoint-every", "1"]
+    without = peaks(folder, "--epochs", "2")
+    for arguments in (["--epochs", "1", *keep], ["--epochs", "2", *keep], ["--epochs", "2", "--export", os.path.join(folder, "weights")]):
+        found = peaks(folder, *arguments)
+        most = [peak + 3 * parameters / 4 + unit for peak in without]
+        assert all(a <= b for a, b in zip(found, most)), (without, found, most)
+
+
+def test_a_rank_killed_while_it_saves_or_loads(folder):
+    """At its first broadcasts, at which ranks tell each other of checkpoints that they read and write, and at sums of steps."""
+    run_of = [*TASK, "--optimizer", "adamw", "--lr", "0.01"]
+    whole = parameter_hash(train(*run_of).stdout)
+    run_of += ["--checkpoint-every", "1"]
+    in_first_round = 'test "$TORCHELASTIC_RESTART_COUNT" = 0 || unset MUSTER_FAULT; exec "$@"'
+    for form in ("zero1", "zero2", "fsdp"):
+        keep = os.path.join(folder, form)
+        train(*run_of, "--checkpoint-dir", keep, "--max-steps", "1", "--parallel", form)
+        for fault in ("1:broadcast:2", "0:broadcast:16", "1:broadcast:29", "0:all_reduce:9"):
+            shutil.rmtree(keep + "-now", ignore_errors=True)
+            shutil.copytree(keep, keep + "-now")
+            result = run([MUSTER, "run", "-n", "2", "--max-restarts", "1", "--no-python", "sh", "-c", in_first_round, "sh", TRAIN, *run_of,
+                          "--checkpoint-dir", keep + "-now", "--parallel", form], OMP_NUM_THREADS="1", MUSTER_FAULT="kill@" + fault)
+            output = result.stdout + result.stderr
+            assert "MUSTER_FAULT: rank" in output and "resumed from" in output, (form, fault, output)
+            assert parameter_hash(result.stdout) == whole, (form, fault, output)
+
+
 def test_metrics(folder):
     """What a rank sends and keeps, by form."""
     found = {}
@@ -67,7 +129,10 @@ def test_refused():
 def test_a_run_that_diverges_says_so():
     for form in ("ddp", "fsdp"):
         result = train("--data", "synthetic:200", "--batch-size", "8", "--lr", "1000", "--parallel", form, check=False)
-        assert result.returncode == 1 and "no longer a number" in result.stderr, result.stderr
+        said = re.search(r"^(?:\[\d\]: )?muster-train: rank (\d): .*no longer a number", result.stderr, re.MULTILINE)
+        assert result.returncode == 1 and said, result.stderr
+        # The rank that spoke is the cause.
+        assert f"muster-train failed: rank {said[1]} on " in result.stderr, result.stderr
 
 
 if __name__ == "__main__":

@@ -1,49 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing while training goes on: the state is copied, a thread writes the copy.
+// Writing while training goes on: the state is copied, a thread works on the copy.
 #pragma once
 
 #include "worker_sdk/trainer/checkpoint/checkpoint.hpp"
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace muster::checkpoint {
 
-/// Writes checkpoints on a thread, at most one at a time. One thread calls it. The next call throws, once,
-/// what a write threw.
+/// Keeps a copy of a state, and a thread that works on it. One thread calls it. The next call throws, once,
+/// what the work threw.
 class AsyncWriter {
  public:
-  /// Nobody else uses the store while a write is under way. `deadline` bounds every wait for the disk.
-  AsyncWriter(std::shared_ptr<CheckpointStore> store, std::chrono::milliseconds deadline);
-  /// Waits for the write under way, up to the deadline; then leaves it to the thread. What is held is not
-  /// written.
+  /// Makes something of the state, and gives its result to who asks for it.
+  using Work = std::function<std::string(const TrainingState& state)>;
+
+  /// `deadline` bounds every wait for the disk; `folder` is for messages.
+  AsyncWriter(std::string folder, std::chrono::milliseconds deadline);
+  /// Waits for the work under way, up to the deadline; then leaves it to the thread.
   ~AsyncWriter();
   AsyncWriter(const AsyncWriter&) = delete;
   AsyncWriter& operator=(const AsyncWriter&) = delete;
 
-  /// Waits for the write before and returns as poll(); copies the state, which is written when it is worth
-  /// it: with start_held() or wait(). One that was held before and never started is dropped.
-  std::string hold(const TrainingState& state);
-  /// Starts to write what is held, if anything is.
-  void start_held();
-  /// Calls hold() and then start_held().
-  std::string start(const TrainingState& state);
-
-  /// The path of a checkpoint that was finished since the last call, or empty. Does not wait: every step may
-  /// call it.
-  std::string poll();
-
-  /// Returns as poll(), when nothing is held or being written any more. Throws Error (deadline) when a write
-  /// takes too long.
+  /// Copies the elements of a state. No work is under way.
+  void copy(const TrainingState& state);
+  /// Starts to work on the copy. No work is under way.
+  void start(Work work);
+  /// The result of the work, once; nothing while it is under way. Does not wait.
+  std::optional<std::string> poll();
+  bool is_busy() const;
+  /// Waits for the result. Throws Error (deadline) where the work takes too long; it is then still under way.
   std::string wait();
 
  private:
   class Impl;
-  std::string wait_for_write();
+  const std::string folder_;
   const std::chrono::milliseconds deadline_;
   std::shared_ptr<Impl> impl_;
-  bool held_ = false;
 };
 
 }  // namespace muster::checkpoint

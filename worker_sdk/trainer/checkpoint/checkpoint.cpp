@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -22,13 +23,23 @@ namespace muster::checkpoint {
 namespace {
 
 constexpr const char* kManifest = "manifest.json";
-constexpr const char* kModel = "model.safetensors";
-constexpr const char* kState = "state.safetensors";
+constexpr const char* kModel = "model";
+constexpr const char* kState = "state";
 constexpr std::string_view kWriting = ".writing-";
 constexpr std::string_view kRemoving = ".removing-";
 
+/// A share without files.
+constexpr Share kReadsNoHashes = {1, 1};
+
 /// What counts higher was not written here; one more must still be a number.
 constexpr std::uint64_t kMostCheckpoints = 1'000'000'000'000;
+
+/// "model.safetensors", or "model-2-of-4.safetensors".
+std::string file_name(const char* kind, const Share& share) {
+  std::string name = kind;
+  if (share.count > 1) name += "-" + std::to_string(share.index) + "-of-" + std::to_string(share.count);
+  return name + ".safetensors";
+}
 
 struct Entry {
   std::uint64_t serial = 0;
@@ -117,9 +128,27 @@ std::string read_manifest(const std::string& path) {
   return text;
 }
 
-void check_file(const std::string& folder, const FileEntry& expected) {
+std::vector<ParameterEntry> entries_of(std::span<const TensorView> tensors) {
+  std::vector<ParameterEntry> entries;
+  for (const TensorView& tensor : tensors) entries.push_back({tensor.name, tensor.shape});
+  return entries;
+}
+
+/// Before the manifest says so: another process has written it, perhaps on another host.
+void require_seen(const std::string& folder, const FileEntry& file) {
+  const std::string path = folder + "/" + file.name;
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (!error && bytes == file.bytes) return;
+  throw Error(ErrorCode::io, path + ", which was written just now, " +
+                                 (error ? "is not seen by rank 0" : "is seen by rank 0 in another size") +
+                                 "; where the model is in shards all hosts need the same folder");
+}
+
+void check_file(const std::string& folder, const FileEntry& expected, bool by_hash) {
   const std::string path = folder + "/" + expected.name;
-  const FileEntry found = measure_file(path, expected.bytes);
+  const FileEntry found = by_hash ? measure_file(path, expected.bytes)
+                                  : FileEntry{expected.name, open_file(path).bytes, expected.xxh64};
   if (found.bytes != expected.bytes)
     throw Error(ErrorCode::invalid_argument, path + " has " + std::to_string(found.bytes) +
                                                  " bytes, its manifest says " +
@@ -128,18 +157,37 @@ void check_file(const std::string& folder, const FileEntry& expected) {
     throw Error(ErrorCode::invalid_argument, path + " is damaged: its hash is not that of its manifest");
 }
 
-void check_tensors(const Checkpoint& checkpoint) {
-  for (const ParameterEntry& entry : checkpoint.manifest.tensors) {
-    const StoredTensor* const tensor = checkpoint.model.find(entry.name);
+void check_tensors(const TensorFiles& files, std::span<const ParameterEntry> expected) {
+  for (const ParameterEntry& entry : expected) {
+    const TensorFiles::Tensor* const tensor = files.find(entry.name);
     if (tensor == nullptr || tensor->shape != entry.shape)
-      throw Error(ErrorCode::invalid_argument, checkpoint.model.path() + " has no " + entry.name + " " +
+      throw Error(ErrorCode::invalid_argument, files.path() + " has no " + entry.name + " " +
                                                    text_of(entry.shape) + ", which its manifest names");
   }
 }
 
+/// The number of processes whose files a manifest names: for each kind one of each.
+int writers_of(const Manifest& manifest, const std::string& path) {
+  const auto count = static_cast<int>(manifest.files.size() / 2);
+  bool fits = count > 0 && manifest.files.size() % 2 == 0;
+  for (int i = 0; fits && i < count; ++i)
+    for (const auto& [kind, place] : {std::pair(kModel, i), std::pair(kState, count + i)})
+      fits = fits && manifest.files[static_cast<std::size_t>(place)].name == file_name(kind, {i, count});
+  if (!fits) throw Error(ErrorCode::invalid_argument, path + ": it does not name the files of a checkpoint");
+  return count;
+}
+
+TensorFiles open_files(const std::string& path, const char* kind, int count,
+                       std::span<const ParameterEntry> tensors) {
+  if (count == 1) return SafetensorsFile(path + "/" + file_name(kind, {}));
+  std::vector<SafetensorsFile> files;
+  for (int i = 0; i < count; ++i) files.emplace_back(path + "/" + file_name(kind, {i, count}));
+  return {std::move(files), tensors};
+}
+
 }  // namespace
 
-Checkpoint open_checkpoint(const std::string& path) {
+Checkpoint open_checkpoint(const std::string& path, const Share& share) {
   const std::string manifest_path = path + "/" + kManifest;
   Manifest manifest;
   const std::string text = read_manifest(manifest_path);
@@ -148,31 +196,56 @@ Checkpoint open_checkpoint(const std::string& path) {
   } catch (const Error& error) {
     throw Error(error.code(), manifest_path + ": " + error.what());
   }
-  if (manifest.files.size() != 2 || manifest.files[0].name != kModel || manifest.files[1].name != kState)
-    throw Error(ErrorCode::invalid_argument,
-                manifest_path + ": it does not name the two files of a checkpoint");
-  for (const FileEntry& file : manifest.files) check_file(path, file);
-  Checkpoint checkpoint{path, std::move(manifest), SafetensorsFile(path + "/" + kModel),
-                        SafetensorsFile(path + "/" + kState)};
-  check_tensors(checkpoint);
-  return checkpoint;
+  const int writers = writers_of(manifest, manifest_path);
+  for (std::size_t i = 0; i < manifest.files.size(); ++i)
+    check_file(path, manifest.files[i],
+               i % static_cast<std::size_t>(share.count) == static_cast<std::size_t>(share.index));
+  TensorFiles model = open_files(path, kModel, writers, manifest.tensors);
+  TensorFiles state = open_files(path, kState, writers, manifest.state);
+  check_tensors(model, manifest.tensors);
+  check_tensors(state, manifest.state);
+  return {path, std::move(manifest), std::move(model), std::move(state)};
 }
 
 std::vector<std::string> list_checkpoints(const std::string& folder) {
-  std::vector<std::string> paths;
-  for (Entry& entry : entries_in(folder)) paths.push_back(std::move(entry.path));
-  return paths;
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_in(folder))
+    names.push_back(std::filesystem::path(entry.path).filename().string());
+  return names;
 }
 
-std::optional<Checkpoint> newest_complete(const std::string& folder, std::vector<Skipped>& skipped) {
-  for (const std::string& path : list_checkpoints(folder)) {
-    try {
-      return open_checkpoint(path);
-    } catch (const Error& error) {
-      skipped.push_back({path, error.what()});
-    }
+std::string unfinished_folder(const std::string& folder, const std::string& name) {
+  return folder + "/" + std::string(kWriting) + name;
+}
+
+std::vector<FileEntry> write_files(const std::string& folder, const Share& share, const TrainingState& state,
+                                   const std::function<void(std::string_view point)>& on_point) {
+  const auto point = [&on_point](std::string_view name) {
+    if (on_point) on_point(name);
+  };
+  make_folder(folder);
+  point("folder");
+  std::vector<FileEntry> files;
+  for (const auto& [kind, tensors] : {std::pair(kModel, &state.tensors), std::pair(kState, &state.state)}) {
+    DurableFile file(folder + "/" + file_name(kind, share), [&] { point("piece"); });
+    write_tensors(file, stored_views(*tensors), {{"format", "pt"}});
+    point("before sync");
+    files.push_back(file.finish());
   }
-  return std::nullopt;
+  sync_folder(folder);
+  return files;
+}
+
+Error not_written(const Error& error, const std::string& folder, std::int64_t step) {
+  const std::string text =
+      "the checkpoint of step " + std::to_string(step) + " was not written: " + error.what();
+  try {
+    const std::vector<std::string> earlier = list_checkpoints(folder);
+    return {error.code(), text + (earlier.empty() ? "; there is no earlier one"
+                                                  : "; the last one is " + folder + "/" + earlier.front())};
+  } catch (const Error&) {
+    return {error.code(), text};  // nobody knows, where the folder cannot be read either
+  }
 }
 
 CheckpointStore::CheckpointStore(StoreOptions options) : options_(std::move(options)) {
@@ -203,54 +276,67 @@ void CheckpointStore::continue_from(const Checkpoint& checkpoint) {
   looked_at_[*serial] = true;
 }
 
-void CheckpointStore::write_files(const std::string& folder, const TrainingState& state) const {
-  Manifest manifest{std::string("muster ") + MUSTER_VERSION, state.model, state.scalars, {}, {}, first_};
-  for (const TensorView& tensor : state.tensors) manifest.tensors.push_back({tensor.name, tensor.shape});
-  for (const auto& [name, tensors] : {std::pair(kModel, &state.tensors), std::pair(kState, &state.state)}) {
-    DurableFile file(folder + "/" + name, [this] { point("piece"); });
-    write_tensors(file, *tensors, {{"format", "pt"}});
-    point("before sync");
-    manifest.files.push_back(file.finish());
-  }
-  DurableFile file(folder + "/" + kManifest, [this] { point("manifest"); });
-  file.write(to_json(manifest));
-  file.finish();
-  sync_folder(folder);
+std::string CheckpointStore::begin(std::int64_t step) {
+  const std::uint64_t serial = next_serial(options_.folder);
+  if (first_ == 0) first_ = serial;
+  return name_of(serial, step);
 }
 
-std::string CheckpointStore::write(const TrainingState& state) {
-  const std::vector<Entry> entries = entries_in(options_.folder);
-  const std::uint64_t serial = next_serial(options_.folder);
-  const std::string name = name_of(serial, state.scalars.integer("step"));
-  if (first_ == 0) first_ = serial;
+std::string CheckpointStore::commit(const std::string& name, const TrainingState& facts,
+                                    std::vector<FileEntry> files) {
+  const std::string unfinished = unfinished_folder(options_.folder, name);
   const std::string path = options_.folder + "/" + name;
-  const std::string unfinished = options_.folder + "/" + std::string(kWriting) + name;
+  Manifest manifest{std::string("muster ") + MUSTER_VERSION,
+                    facts.model,
+                    facts.scalars,
+                    entries_of(facts.tensors),
+                    {},
+                    std::move(files),
+                    first_};
+  if (manifest.files.size() > 2) manifest.state = entries_of(facts.state);
   try {
-    make_folder(unfinished);
-    point("folder");
-    write_files(unfinished, state);
+    for (const FileEntry& file : manifest.files) require_seen(unfinished, file);
+    DurableFile file(unfinished + "/" + kManifest, [this] { point("manifest"); });
+    file.write(to_json(manifest));
+    file.finish();
+    sync_folder(unfinished);
     point("before rename");
     rename_path(unfinished, path);
     point("after rename");
     sync_folder(options_.folder);
   } catch (const Error& error) {
-    remove_quietly(unfinished);
-    remove_quietly(path);
-    throw Error(error.code(), "the checkpoint of step " + std::to_string(state.scalars.integer("step")) +
-                                  " was not written: " + error.what() +
-                                  (entries.empty() ? "; there is no earlier one"
-                                                   : "; the last one is " + entries.front().path));
+    drop(name);
+    throw not_written(error, options_.folder, facts.scalars.integer("step"));
   }
-  looked_at_[serial] = true;
+  looked_at_[serial_of(name).value()] = true;
   retain();
   return path;
+}
+
+void CheckpointStore::drop(const std::string& name) const {
+  remove_quietly(unfinished_folder(options_.folder, name));
+  remove_quietly(options_.folder + "/" + name);
+}
+
+std::string CheckpointStore::write(const TrainingState& state) {
+  const std::int64_t step = state.scalars.integer("step");
+  const std::string name = begin(step);
+  std::vector<FileEntry> files;
+  try {
+    files = write_files(unfinished_folder(options_.folder, name), {}, state, options_.on_point);
+  } catch (const Error& error) {
+    drop(name);
+    throw not_written(error, options_.folder, step);
+  }
+  return commit(name, state, std::move(files));
 }
 
 bool CheckpointStore::is_whole(std::uint64_t serial, const std::string& path) {
   const auto [found, is_new] = looked_at_.emplace(serial, false);
   if (!is_new) return found->second;
   try {
-    open_checkpoint(path);
+    // Sizes and headers must do: hashes of all that is kept would take longer than the checkpoint under way.
+    open_checkpoint(path, kReadsNoHashes);
     found->second = true;
   } catch (const Error&) {
     // It is passed over at the next start, too, so it is none of those that stay.

@@ -78,25 +78,10 @@ FileEntry DurableFile::finish() {
 
 void write_tensors(DurableFile& file, std::span<const TensorView> tensors,
                    const std::map<std::string, std::string>& metadata) {
-  // The widest elements first: then all are aligned, and none needs padding.
-  std::vector<const TensorView*> order;
-  for (const TensorView& tensor : tensors) order.push_back(&tensor);
-  std::stable_sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
-    return size_of(a->type) > size_of(b->type);
-  });
-  std::vector<StoredTensor> places;
-  std::uint64_t end = 0;
-  for (const TensorView* tensor : order) {
-    const auto elements = elements_of(tensor->shape);
-    if (!elements)
-      throw Error(ErrorCode::invalid_argument,
-                  "tensor " + tensor->name + " cannot have the shape " + text_of(tensor->shape));
-    places.push_back({tensor->name, tensor->type, tensor->shape, end, *elements * size_of(tensor->type)});
-    end += places.back().bytes;
-  }
-  file.write(format_header(places, metadata));
-  for (std::size_t i = 0; i < order.size(); ++i)
-    file.write({static_cast<const std::byte*>(order[i]->data), places[i].bytes});
+  const FileLayout layout = lay_out(tensors, metadata);
+  file.write(layout.header);
+  for (std::size_t i = 0; i < layout.order.size(); ++i)
+    file.write({static_cast<const std::byte*>(tensors[layout.order[i]].data), layout.bytes[i]});
 }
 
 void sync_folder(const std::string& path) {

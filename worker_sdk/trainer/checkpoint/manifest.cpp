@@ -18,7 +18,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "muster checkpoint";
-constexpr int kVersion = 2;
+/// A checkpoint in two files.
+constexpr int kWhole = 2;
+/// One in slices.
+constexpr int kSlices = 3;
 
 /// Between what is hashed and the hash.
 constexpr std::string_view kSeal = ",\n \"xxh64\": \"";
@@ -92,11 +95,19 @@ Shape shape_from(const Json& extents) {
   return shape;
 }
 
+std::vector<ParameterEntry> tensors_from(const Json& list) {
+  std::vector<ParameterEntry> tensors;
+  for (const Json& tensor : list)
+    tensors.push_back({tensor.at("name").get<std::string>(), shape_from(tensor.at("shape"))});
+  return tensors;
+}
+
 Manifest from_json(const Json& json) {
   if (json.at("format") != kFormat) refuse("it is not of the format \"muster checkpoint\"");
-  if (json.at("version") != kVersion)
-    refuse("it has the version " + json.at("version").dump() + ", this program reads version " +
-           std::to_string(kVersion));
+  const Json& version = json.at("version");
+  if (version != kWhole && version != kSlices)
+    refuse("it has the version " + version.dump() + ", this program reads versions " +
+           std::to_string(kWhole) + " and " + std::to_string(kSlices));
   Manifest manifest;
   manifest.software = json.at("software").get<std::string>();
   manifest.model = json.at("model").get<std::string>();
@@ -104,8 +115,8 @@ Manifest from_json(const Json& json) {
   manifest.first = json.at("first").get<std::uint64_t>();
   for (const auto& [name, value] : json.at("scalars").items())
     manifest.scalars.set(name, from_value(name, value));
-  for (const Json& tensor : json.at("tensors"))
-    manifest.tensors.push_back({tensor.at("name").get<std::string>(), shape_from(tensor.at("shape"))});
+  manifest.tensors = tensors_from(json.at("tensors"));
+  if (version == kSlices) manifest.state = tensors_from(json.at("state"));
   for (const Json& file : json.at("files")) {
     if (!file.at("bytes").is_number_unsigned()) refuse("the size of a file is none");
     manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>(),
@@ -159,7 +170,8 @@ std::string sealed(std::string_view object) {
 
 std::string to_json(const Manifest& manifest) {
   try {
-    std::string text = "{\"format\": " + Json(kFormat).dump() + ", \"version\": " + std::to_string(kVersion) +
+    const int version = manifest.state.empty() && manifest.files.size() <= 2 ? kWhole : kSlices;
+    std::string text = "{\"format\": " + Json(kFormat).dump() + ", \"version\": " + std::to_string(version) +
                        ",\n \"software\": " + Json(manifest.software).dump() +
                        ",\n \"model\": " + Json(manifest.model).dump() +
                        ",\n \"first\": " + std::to_string(manifest.first) + ",\n ";
@@ -170,9 +182,13 @@ std::string to_json(const Manifest& manifest) {
         ",\n " + lines_of("files", manifest.files, '[', ']', [](const FileEntry& file) {
           return Json{{"name", file.name}, {"bytes", file.bytes}, {"xxh64", hexadecimal(file.xxh64)}}.dump();
         });
-    text += ",\n " + lines_of("tensors", manifest.tensors, '[', ']', [](const ParameterEntry& tensor) {
-              return Json{{"name", tensor.name}, {"shape", tensor.shape}}.dump();
-            });
+    const auto tensors = [](const char* name, const std::vector<ParameterEntry>& entries) {
+      return ",\n " + lines_of(name, entries, '[', ']', [](const ParameterEntry& tensor) {
+               return Json{{"name", tensor.name}, {"shape", tensor.shape}}.dump();
+             });
+    };
+    text += tensors("tensors", manifest.tensors);
+    if (version == kSlices) text += tensors("state", manifest.state);
     return sealed(text);
   } catch (const nlohmann::json::exception&) {
     refuse("a name in the manifest is no UTF-8");

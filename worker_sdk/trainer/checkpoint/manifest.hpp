@@ -58,14 +58,17 @@ struct Manifest {
   std::string model;
   Scalars scalars;
   std::vector<ParameterEntry> tensors;  ///< the model's tensors, in its order
-  std::vector<FileEntry> files;
+  /// All other tensors, where files hold slices of them; else empty.
+  std::vector<ParameterEntry> state = {};
+  std::vector<FileEntry> files = {};
   /// Number of the first checkpoint that its run wrote into its folder.
   std::uint64_t first = 1;
 
   bool operator==(const Manifest&) const = default;
 };
 
-/// Readable JSON that ends with the hash of what precedes it, and a line break.
+/// Readable JSON that ends with the hash of what precedes it, and a line break. Of version 2 with at most two
+/// files and no `state`, as programs before version 3 read it.
 std::string to_json(const Manifest& manifest);
 /// A manifest's text from `object`, a JSON object without its closing brace: with its hash, and closed.
 std::string sealed(std::string_view object);

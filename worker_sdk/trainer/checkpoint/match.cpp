@@ -10,10 +10,6 @@
 namespace muster::checkpoint {
 namespace {
 
-std::size_t elements(const Destination& to) {
-  return elements_of(to.shape).value_or(0);
-}
-
 [[noreturn]] void refuse(const std::string& text) {
   throw Error(ErrorCode::invalid_argument, text);
 }
@@ -27,38 +23,35 @@ std::string with_shape(const std::string& name, const Shape& shape) {
   return name + " " + text_of(shape);
 }
 
-void require_no_others(const SafetensorsFile& file, std::span<const Destination> to,
-                       const std::string& aside) {
+void require_no_others(const TensorFiles& file, std::span<const Destination> to, const std::string& aside) {
   std::set<std::string_view> known;
   for (const Destination& destination : to) known.insert(destination.name);
-  for (const StoredTensor& tensor : file.tensors())
-    if (!known.contains(tensor.name) && (aside.empty() || !tensor.name.starts_with(aside)))
-      refuse(file.path() + " has " + with_shape(tensor.name, tensor.shape) +
-             ", which is no part of this run");
+  for (const auto& [name, tensor] : file.tensors())
+    if (!known.contains(name) && (aside.empty() || !name.starts_with(aside)))
+      refuse(file.path() + " has " + with_shape(name, tensor.shape) + ", which is no part of this run");
 }
 
 /// What --init-from is about to do.
 class InitPlan {
  public:
-  InitPlan(const SafetensorsFile& file, std::span<const Destination> to, const std::string& head) {
+  InitPlan(const TensorFiles& file, std::span<const Destination> to, const std::string& head) {
     std::set<std::string_view> known;
     for (const Destination& destination : to) {
       known.insert(destination.name);
       const bool in_head = !head.empty() && destination.name.starts_with(head);
       plan(destination, file.find(destination.name), in_head);
     }
-    for (const StoredTensor& tensor : file.tensors())
-      if (!known.contains(tensor.name) && !tensor.name.ends_with("num_batches_tracked"))
-        differences.push_back("the file has " + with_shape(tensor.name, tensor.shape) +
-                              ", which the model lacks");
+    for (const auto& [name, tensor] : file.tensors())
+      if (!known.contains(name) && !name.ends_with("num_batches_tracked"))
+        differences.push_back("the file has " + with_shape(name, tensor.shape) + ", which the model lacks");
   }
 
-  std::vector<std::pair<const StoredTensor*, const Destination*>> copies;
+  std::vector<std::pair<const TensorFiles::Tensor*, const Destination*>> copies;
   std::string replaced_text;
   std::vector<std::string> differences;
 
  private:
-  void plan(const Destination& to, const StoredTensor* from, bool in_head) {
+  void plan(const Destination& to, const TensorFiles::Tensor* from, bool in_head) {
     const std::string mine = with_shape(to.name, to.shape);
     if (from != nullptr && from->shape == to.shape) {
       if (from->type == Type::f32 || from->type == Type::bf16 || from->type == Type::f16 ||
@@ -78,9 +71,9 @@ class InitPlan {
   }
 };
 
-void require_tensors(const SafetensorsFile& file, std::span<const Destination> to) {
+void require_tensors(const TensorFiles& file, std::span<const Destination> to) {
   for (const Destination& destination : to) {
-    const StoredTensor* const tensor = file.find(destination.name);
+    const TensorFiles::Tensor* const tensor = file.find(destination.name);
     if (tensor == nullptr)
       refuse(file.path() + " lacks " + with_shape(destination.name, destination.shape) +
              ", the first difference to this run");
@@ -93,31 +86,34 @@ void require_tensors(const SafetensorsFile& file, std::span<const Destination> t
   }
 }
 
-void read_all(const SafetensorsFile& file, std::span<const Destination> to) {
-  for (const Destination& destination : to)
-    file.read_floats(*file.find(destination.name), {destination.values, elements(destination)});
+void read(const TensorFiles& file, const TensorFiles::Tensor& tensor, const Destination& to) {
+  const Slice slice = slice_of(to);
+  file.read_floats(tensor, {to.values, slice.count}, slice.begin);
+}
+
+void read_all(const TensorFiles& file, std::span<const Destination> to) {
+  for (const Destination& destination : to) read(file, *file.find(destination.name), destination);
 }
 
 }  // namespace
 
-void restore(const SafetensorsFile& file, std::span<const Destination> to, const std::string& aside) {
+void restore(const TensorFiles& file, std::span<const Destination> to, const std::string& aside) {
   require_tensors(file, to);
   require_no_others(file, to, aside);
   read_all(file, to);
 }
 
-void fill(const SafetensorsFile& file, std::span<const Destination> to) {
+void fill(const TensorFiles& file, std::span<const Destination> to) {
   require_tensors(file, to);
   read_all(file, to);
 }
 
-std::string init_from(const SafetensorsFile& file, std::span<const Destination> to, const std::string& head) {
+std::string init_from(const TensorFiles& file, std::span<const Destination> to, const std::string& head) {
   const InitPlan plan(file, to, head);
   if (!plan.differences.empty())
     refuse("the weights in " + file.path() + " are of another model: " + joined(plan.differences, "; ") +
            "; give weights of this model, or another --model");
-  for (const auto& [tensor, destination] : plan.copies)
-    file.read_floats(*tensor, {destination->values, elements(*destination)});
+  for (const auto& [tensor, destination] : plan.copies) read(file, *tensor, *destination);
   return std::to_string(plan.copies.size()) + " tensors from " + file.path() + plan.replaced_text;
 }
 

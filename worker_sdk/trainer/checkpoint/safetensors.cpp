@@ -97,26 +97,36 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
   return nullptr;
 }
 
+void SafetensorsFile::read_at(std::span<std::byte> to, std::uint64_t offset) const {
+  if (fd_) return read_exactly(fd_.get(), to, offset, path_);
+  read_exactly(open_file(path_).fd.get(), to, offset, path_);
+}
+
 void SafetensorsFile::read(const StoredTensor& tensor, std::span<std::byte> to) const {
   if (to.size() != tensor.bytes)
     throw Error(ErrorCode::invalid_argument, "tensor " + tensor.name + " of " + path_ + " has " +
                                                  std::to_string(tensor.bytes) + " bytes, not " +
                                                  std::to_string(to.size()));
-  read_exactly(fd_.get(), to, data_ + tensor.begin, path_);
+  read_at(to, data_ + tensor.begin);
 }
 
-void SafetensorsFile::read_floats(const StoredTensor& tensor, std::span<float> to) const {
-  if (to.size() != tensor.bytes / size_of(tensor.type))
+void SafetensorsFile::read_floats(const StoredTensor& tensor, std::span<float> to,
+                                  std::uint64_t first) const {
+  const std::size_t width = size_of(tensor.type);
+  const std::uint64_t elements = tensor.bytes / width;
+  if (first > elements || to.size() > elements - first)
     throw Error(ErrorCode::invalid_argument, "tensor " + tensor.name + " of " + path_ + " has the shape " +
-                                                 text_of(tensor.shape) + ", not " +
-                                                 std::to_string(to.size()) + " elements");
-  if (tensor.type == Type::f32) return read(tensor, std::as_writable_bytes(to));
+                                                 text_of(tensor.shape) + ", and no elements " +
+                                                 std::to_string(first) + " to " +
+                                                 std::to_string(first + to.size()));
+  const std::uint64_t begin = data_ + tensor.begin + first * width;
+  if (tensor.type == Type::f32) return read_at(std::as_writable_bytes(to), begin);
   if (tensor.type != Type::bf16 && tensor.type != Type::f16 && tensor.type != Type::f64)
     throw Error(ErrorCode::invalid_argument, "tensor " + tensor.name + " of " + path_ + " has the type " +
                                                  std::string(name_of(tensor.type)) +
                                                  "; weights are F32, BF16, F16 or F64");
-  std::vector<std::byte> bytes(tensor.bytes);
-  read(tensor, bytes);
+  std::vector<std::byte> bytes(to.size() * width);
+  read_at(bytes, begin);
   if (tensor.type == Type::f64)
     convert<double>(bytes, to, [](double value) { return static_cast<float>(value); });
   else if (tensor.type == Type::f16)
@@ -132,21 +142,50 @@ void require_safetensors_place(const std::string& path) {
   remove_quietly(unfinished);
 }
 
-void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
-                       const std::map<std::string, std::string>& metadata) {
-  const std::string place = place_of(path);
-  const std::string unfinished = unfinished_name(place);
-  remove_quietly(unfinished);  // of a killed process that had our number
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const TensorView> tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : place_(place_of(path)), unfinished_(unfinished_name(place_)) {
+  FileLayout layout = lay_out(tensors, metadata);
+  order_ = std::move(layout.order);
+  bytes_ = std::move(layout.bytes);
+  remove_quietly(unfinished_);  // of a killed process that had our number
   try {
-    DurableFile file(unfinished);
-    write_tensors(file, tensors, metadata);
-    file.finish();
-    rename_path(unfinished, place);
+    file_.emplace(unfinished_);
+    file_->write(layout.header);
   } catch (...) {
-    remove_quietly(unfinished);
+    remove_quietly(unfinished_);
     throw;
   }
-  sync_folder(folder_of(place));
+}
+
+SafetensorsWriter::~SafetensorsWriter() {
+  if (file_) remove_quietly(unfinished_);
+}
+
+void SafetensorsWriter::append(const void* data) {
+  file_->write({static_cast<const std::byte*>(data), bytes_.at(appended_)});
+  ++appended_;
+}
+
+void SafetensorsWriter::finish() {
+  if (appended_ != bytes_.size())
+    throw Error(ErrorCode::state, place_ + " was given " + std::to_string(appended_) + " of its " +
+                                      std::to_string(bytes_.size()) + " tensors");
+  file_->finish();
+  rename_path(unfinished_, place_);
+  file_.reset();
+  sync_folder(folder_of(place_));
+}
+
+void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  for (const TensorView& tensor : tensors)
+    if (tensor.slice && tensor.slice->count != elements_of(tensor.shape))
+      throw Error(ErrorCode::invalid_argument,
+                  "only a part of " + tensor.name + " is here, so that " + path + " cannot have it whole");
+  SafetensorsWriter file(path, tensors, metadata);
+  for (const std::size_t i : file.order()) file.append(tensors[i].data);
+  file.finish();
 }
 
 }  // namespace muster::checkpoint

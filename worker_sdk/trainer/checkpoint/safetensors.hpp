@@ -4,12 +4,14 @@
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
+#include "worker_sdk/trainer/checkpoint/durable_file.hpp"
 #include "worker_sdk/trainer/checkpoint/safetensors_header.hpp"
 #include "worker_sdk/trainer/checkpoint/tensor.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,13 +36,19 @@ class SafetensorsFile {
   /// The bytes of a tensor of this file into `to`, which is as long. Throws Error (io), also where the file
   /// became shorter meanwhile.
   void read(const StoredTensor& tensor, std::span<std::byte> to) const;
-  /// Reads a tensor as floats: F32 as it is; BF16, F16 and F64 converted. Throws Error (invalid_argument) for
-  /// other types.
-  void read_floats(const StoredTensor& tensor, std::span<float> to) const;
+  /// Reads the elements of a tensor from `first` on as floats, as many as `to` has: F32 as they are; BF16,
+  /// F16 and F64 converted. Throws Error (invalid_argument) for other types, and for more elements than there
+  /// are.
+  void read_floats(const StoredTensor& tensor, std::span<float> to, std::uint64_t first = 0) const;
 
   const std::string& path() const { return path_; }
 
+  /// Keeps no descriptor between reads from now on, as where there are many files.
+  void close() { fd_.reset(); }
+
  private:
+  void read_at(std::span<std::byte> to, std::uint64_t offset) const;
+
   std::string path_;
   UniqueFd fd_;
   SafetensorsHeader header_;
@@ -50,10 +58,39 @@ class SafetensorsFile {
 /// Throws Error (io) where write_safetensors() could not make this file now.
 void require_safetensors_place(const std::string& path);
 
-/// Writes a file for other programs under its own name at once: a temporary name, fsync, rename. `metadata`
-/// goes into the header as it is ("format": "pt" is what PyTorch's users expect). Symbolic links stay. Throws
-/// Error (io) that says what failed (a full disk, a device of that name), leaving nothing behind and an
-/// earlier file of that name as it was; Error (invalid_argument) for two tensors of one name.
+/// Writes a file for other programs tensor by tensor, and gives it its name at once: a temporary name, fsync,
+/// rename. Symbolic links stay. Its calls throw Error (io) that says what failed (a full disk, a device of
+/// that name), and leave an earlier file of that name as it was. One thread.
+class SafetensorsWriter {
+ public:
+  /// `metadata` goes into the header as it is ("format": "pt" is what PyTorch's users expect). Of the tensors
+  /// only names, types and shapes count. Throws Error (invalid_argument) for two of one name.
+  SafetensorsWriter(const std::string& path, std::span<const TensorView> tensors,
+                    const std::map<std::string, std::string>& metadata);
+  /// Leaves nothing behind of a file that was not finished.
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  /// The numbers of the tensors given, in the order in which append() wants them.
+  const std::vector<std::size_t>& order() const { return order_; }
+
+  /// Writes the next tensor, whole.
+  void append(const void* data);
+  /// Throws Error (state) where a tensor is missing.
+  void finish();
+
+ private:
+  std::string place_;
+  std::string unfinished_;
+  std::vector<std::size_t> order_;
+  std::vector<std::uint64_t> bytes_;  ///< of each tensor, in that order
+  std::size_t appended_ = 0;
+  std::optional<DurableFile> file_;
+};
+
+/// Writes a file with these tensors, which are whole, by SafetensorsWriter. Throws Error (invalid_argument)
+/// for a slice.
 void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata);
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -205,6 +206,27 @@ SafetensorsHeader parse_header(std::string_view json, std::uint64_t data_bytes) 
   Json::sax_parse(json.begin(), json.end(), &reader);
   check_places(reader.header.tensors, data_bytes);
   return std::move(reader.header);
+}
+
+FileLayout lay_out(std::span<const TensorView> tensors, const std::map<std::string, std::string>& metadata) {
+  FileLayout layout;
+  layout.order.resize(tensors.size());
+  std::iota(layout.order.begin(), layout.order.end(), std::size_t{0});
+  std::stable_sort(layout.order.begin(), layout.order.end(), [&](std::size_t a, std::size_t b) {
+    return size_of(tensors[a].type) > size_of(tensors[b].type);
+  });
+  std::vector<StoredTensor> places;
+  std::uint64_t end = 0;
+  for (const std::size_t i : layout.order) {
+    const TensorView& tensor = tensors[i];
+    const auto elements = elements_of(tensor.shape);
+    if (!elements) refuse("tensor " + tensor.name + " cannot have the shape " + text_of(tensor.shape));
+    layout.bytes.push_back(*elements * size_of(tensor.type));
+    places.push_back({tensor.name, tensor.type, tensor.shape, end, layout.bytes.back()});
+    end += layout.bytes.back();
+  }
+  layout.header = format_header(places, metadata);
+  return layout;
 }
 
 std::string format_header(std::span<const StoredTensor> tensors,

@@ -40,6 +40,18 @@ std::uint64_t header_length(std::string_view first_bytes, std::uint64_t file_byt
 /// leave a gap or do not end with the file.
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t data_bytes);
 
+/// A file that is to have certain tensors.
+struct FileLayout {
+  std::string header;              ///< the first bytes of the file
+  std::vector<std::size_t> order;  ///< the numbers of the tensors, as they lie behind it: the widest elements
+                                   ///< first, so that all are aligned and none needs padding
+  std::vector<std::uint64_t> bytes;  ///< of each tensor, in that order
+};
+
+/// Plans a file; of the tensors only names, types and shapes count. Throws Error (invalid_argument) for a
+/// shape that no tensor has, and as format_header().
+FileLayout lay_out(std::span<const TensorView> tensors, const std::map<std::string, std::string>& metadata);
+
 /// The first bytes of a file with these tensors, length included, padded to 8 bytes. `tensors` get their
 /// places in the order given. Throws Error (invalid_argument) for a name twice.
 std::string format_header(std::span<const StoredTensor> tensors,

@@ -45,19 +45,38 @@ std::string text_of(const Shape& shape);
 /// Product of the extents; nothing when one is negative or it is above 2^60.
 std::optional<std::uint64_t> elements_of(const Shape& shape);
 
-/// A tensor to be written: memory of the caller.
+/// Consecutive elements of a tensor, counted in row-major order.
+struct Slice {
+  std::uint64_t begin = 0;
+  std::uint64_t count = 0;
+
+  std::uint64_t end() const { return begin + count; }
+
+  bool operator==(const Slice&) const = default;
+};
+
+/// A tensor to be written, or a slice of it: memory of the caller.
 struct TensorView {
   std::string name;
   Type type = Type::f32;
-  Shape shape;
-  const void* data = nullptr;
+  Shape shape;                 ///< of the whole tensor
+  const void* data = nullptr;  ///< its elements, or those of the slice
+  std::optional<Slice> slice = std::nullopt;
 };
 
-/// A place for the floats of a file: memory of the caller.
+/// A place for the floats of a file, or for a slice of them: memory of the caller.
 struct Destination {
   std::string name;
-  Shape shape;
-  float* values = nullptr;
+  Shape shape;              ///< of the whole tensor
+  float* values = nullptr;  ///< for its elements, or for those of the slice
+  std::optional<Slice> slice = std::nullopt;
 };
+
+/// The elements of `tensor`, a TensorView or a Destination, that lie in memory. Nothing of a shape that no
+/// tensor has.
+template <typename Tensor>
+Slice slice_of(const Tensor& tensor) {
+  return tensor.slice.value_or(Slice{0, elements_of(tensor.shape).value_or(0)});
+}
 
 }  // namespace muster::checkpoint

@@ -2,17 +2,22 @@
 #include "worker_sdk/trainer/loop/checkpointing.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/trainer/checkpoint/match.hpp"
 #include "worker_sdk/trainer/loop/tensor_views.hpp"
+#include "worker_sdk/trainer/loop/text.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
+#include <sstream>
 #include <utility>
 
 namespace muster::train {
@@ -86,6 +91,31 @@ bool is_first(const ProcessGroup* group) {
   return group == nullptr || group->rank() == 0;
 }
 
+checkpoint::Share share_of(const Learner& learner, const ProcessGroup* group) {
+  if (!learner.is_in_shards()) return {};
+  return {group->rank(), group->size()};
+}
+
+/// What a rank says of a checkpoint that it does not see at all.
+constexpr const char* kUnseen = "unseen";
+
+/// Refuses a checkpoint that some ranks see, and others do not.
+void require_seen(const std::vector<std::string>& told, const std::string& path) {
+  const auto unseen = std::find(told.begin(), told.end(), kUnseen);
+  if (unseen == told.end() || std::count(unseen, told.end(), kUnseen) == std::ssize(told)) return;
+  throw Error(ErrorCode::invalid_argument,
+              "rank " + std::to_string(unseen - told.begin()) + " does not see " + path +
+                  ", and where the model is in shards every rank reads its part; give a place that all hosts "
+                  "share");
+}
+
+/// What a rank that has no error of its own throws: that of the first one that has.
+Error consequence(const std::vector<std::string>& errors) {
+  const auto first =
+      std::find_if(errors.begin(), errors.end(), [](const auto& error) { return !error.empty(); });
+  return {ErrorCode::aborted, "rank " + std::to_string(first - errors.begin()) + ": " + *first};
+}
+
 }  // namespace
 
 Checkpointing::Checkpointing(const CheckpointOptions& options, const TrainerOptions& run, Trainer& trainer,
@@ -94,18 +124,27 @@ Checkpointing::Checkpointing(const CheckpointOptions& options, const TrainerOpti
       run_(run),
       trainer_(trainer),
       group_(group),
-      hook_(trainer.learner().hook_state(), hook_layout(run.learner.reducer), group) {
-  if (!is_first(group)) return;
+      hook_(trainer.learner().hook_state(), hook_layout(run.learner.reducer), group),
+      share_(share_of(trainer.learner(), group)) {
   // Now, not after the training.
-  if (!options.export_file.empty())
+  if (is_first(group) && !options.export_file.empty())
     naming("--export", [&] { checkpoint::require_safetensors_place(options.export_file); });
-  if (options.folder.empty() || options.only_read) return;
-  checkpoint::StoreOptions store;
-  store.folder = options.folder;
-  store.keep = options.keep;
-  store_ = naming("--checkpoint-dir",
-                  [&] { return std::make_shared<checkpoint::CheckpointStore>(std::move(store)); });
-  writer_.emplace(store_, kWriteDeadline);
+  if (options.folder.empty() || options.only_read || !reads()) return;
+  if (is_first(group)) {
+    checkpoint::StoreOptions store;
+    store.folder = options.folder;
+    store.keep = options.keep;
+    store_ = naming("--checkpoint-dir",
+                    [&] { return std::make_shared<checkpoint::CheckpointStore>(std::move(store)); });
+  }
+  checkpoint::Together together{share_};
+  together.largest = [group](int mine) {
+    std::int32_t number = mine;
+    group->all_reduce(&number, 1, DataType::i32, ReduceOp::max);
+    return number;
+  };
+  together.exchange = [group](const std::string& mine) { return all_texts(group, mine); };
+  writer_.emplace(options.folder, store_, std::move(together), kWriteDeadline);
 }
 
 Checkpointing::~Checkpointing() = default;
@@ -157,32 +196,91 @@ void Checkpointing::resume(const checkpoint::Checkpoint& from, std::vector<std::
   trainer_.set_position(position_of(from, trainer_.train_images()));
 }
 
+/// Runs `body` on a rank that reads or writes. Where it throws on one of them, it does on all.
+template <typename Body>
+void Checkpointing::alike(const Body& body) {
+  std::optional<Error> error;
+  try {
+    body();
+  } catch (const Error& own) {
+    error = own;
+  } catch (const std::exception& own) {
+    error = Error(ErrorCode::state, own.what());
+  }
+  if (share_.count > 1) {
+    std::int32_t failed = error ? 1 : 0;
+    group_->all_reduce(&failed, 1, DataType::i32, ReduceOp::max);
+    if (failed == 0) return;
+    const std::vector<std::string> errors = all_texts(group_, error ? error->what() : "");
+    if (!error) error = consequence(errors);
+  }
+  if (error) throw *error;
+}
+
+Checkpointing::Opened Checkpointing::open(const std::string& path, const Opener& opener) {
+  Opened opened;
+  std::string why;
+  try {
+    opened.checkpoint = opener(path, share_);
+  } catch (const Error& error) {
+    opened.error = error;
+    std::error_code ignored;
+    why = std::filesystem::exists(path, ignored) ? error.what() : kUnseen;
+  }
+  if (share_.count == 1) return opened;
+  const std::vector<std::string> all = all_texts(group_, why);
+  require_seen(all, path);
+  if (std::any_of(all.begin(), all.end(), [](const auto& error) { return !error.empty(); })) {
+    if (!opened.error) opened.error = consequence(all);
+    opened.checkpoint.reset();
+  }
+  return opened;
+}
+
+std::optional<checkpoint::Checkpoint> Checkpointing::newest(std::vector<std::string>& notes) {
+  std::string names;
+  alike([&] {
+    if (is_first(group_)) names = joined(checkpoint::list_checkpoints(options_.folder), "\n");
+  });
+  if (share_.count > 1) names = all_texts(group_, names).front();
+  std::istringstream lines(names);
+  for (std::string name; std::getline(lines, name);) {
+    const std::string path = options_.folder + "/" + name;
+    Opened opened = open(path, checkpoint::open_checkpoint);
+    if (opened.checkpoint) return std::move(opened.checkpoint);
+    notes.push_back("skipped checkpoint " + path + ": " + opened.error->what());
+  }
+  return std::nullopt;
+}
+
 std::optional<checkpoint::Checkpoint> Checkpointing::find(std::vector<std::string>& notes) {
   if (!options_.folder.empty() && options_.resume) {
-    std::vector<checkpoint::Skipped> skipped;
-    auto newest =
-        naming("--checkpoint-dir", [&] { return checkpoint::newest_complete(options_.folder, skipped); });
-    for (const checkpoint::Skipped& one : skipped)
-      notes.push_back("skipped checkpoint " + one.path + ": " + one.why);
-    if (newest) {
-      if (store_) store_->continue_from(*newest);
-      newest_ = newest->path;
-      return newest;
+    if (auto found = naming("--checkpoint-dir", [&] { return newest(notes); })) {
+      if (store_) store_->continue_from(*found);
+      newest_ = found->path;
+      return found;
     }
   }
   if (options_.resume_from.empty()) return std::nullopt;
-  return naming("--resume-from", [this] { return open_given(options_.resume_from); });
+  return naming("--resume-from", [this] {
+    Opened opened = open(options_.resume_from, open_given);
+    if (opened.error) throw *opened.error;
+    return std::move(opened.checkpoint);
+  });
 }
 
 std::vector<std::string> Checkpointing::read(bool& resumed) {
   std::vector<std::string> notes;
   if (const auto from = find(notes)) {
     if (options_.only_read) {
-      for (std::string& note : read_model(*from, run_, trainer_.learner())) notes.push_back(std::move(note));
+      alike([&] {
+        for (std::string& note : read_model(*from, run_, trainer_.learner()))
+          notes.push_back(std::move(note));
+      });
       notes.push_back("scores " + from->path);
       return notes;
     }
-    resume(*from, notes);
+    alike([&] { resume(*from, notes); });
     resumed = true;
     notes.push_back("resumed from " + from->path + ": epoch " +
                     std::to_string(trainer_.position().epoch + 1) + ", step " +
@@ -195,11 +293,13 @@ std::vector<std::string> Checkpointing::read(bool& resumed) {
                     ", so nothing to score; give another --checkpoint-dir, or weights with --init-from");
   if (!options_.init_from.empty()) {
     const nn::ModelSpec& spec = trainer_.learner().spec();
-    notes.push_back(naming("--init-from", [&] {
-      return checkpoint::init_from(checkpoint::SafetensorsFile(options_.init_from),
-                                   destinations(trainer_.learner().model_tensors()),
-                                   checkpoint::layer_of(spec.parameters.back().name));
-    }));
+    naming("--init-from", [&] {
+      alike([&] {
+        notes.push_back(checkpoint::init_from(checkpoint::SafetensorsFile(options_.init_from),
+                                              destinations(trainer_.learner().model_tensors()),
+                                              checkpoint::layer_of(spec.parameters.back().name)));
+      });
+    });
   }
   return notes;
 }
@@ -231,16 +331,14 @@ std::vector<std::string> Checkpointing::begin() {
   if (options_.folder.empty() && options_.init_from.empty() && options_.resume_from.empty()) return {};
   bool resumed = false;
   std::vector<std::string> notes;
-  trainer_.learner().collect();
-  if (is_first(group_)) notes = read(resumed);
+  if (reads()) notes = read(resumed);
   share(resumed);
-  return notes;
+  return is_first(group_) ? notes : std::vector<std::string>();
 }
 
 checkpoint::TrainingState Checkpointing::gather() {
   // A checkpoint holds rank 0's running statistics; from here on, so do the others.
   trainer_.learner().share_statistics();
-  trainer_.learner().collect();
   hook_.gather();
   return writer_ ? state() : checkpoint::TrainingState();
 }
@@ -249,7 +347,7 @@ void Checkpointing::require_finite(const std::vector<checkpoint::TensorView>& te
                                    const char* what) const {
   for (const checkpoint::TensorView& tensor : tensors) {
     const std::span<const float> values(static_cast<const float*>(tensor.data),
-                                        checkpoint::elements_of(tensor.shape).value_or(0));
+                                        checkpoint::slice_of(tensor).count);
     if (all_finite(values)) continue;
     throw Error(ErrorCode::invalid_argument, "step " + std::to_string(trainer_.position().step) + ": " +
                                                  tensor.name + " is no longer finite, so " + what +
@@ -276,7 +374,7 @@ void Checkpointing::after_step() {
   if (options_.every == 0 || trainer_.position().step % options_.every != 0) return;
   const checkpoint::TrainingState now = gather();
   if (!writer_) return;
-  require_finite(now);
+  alike([&] { require_finite(now); });
   written(writer_->hold(now));
 }
 
@@ -285,7 +383,7 @@ void Checkpointing::save() {
   const checkpoint::TrainingState now = gather();
   saved_ = trainer_.position();
   if (!writer_) return;
-  require_finite(now);
+  alike([&] { require_finite(now); });
   written(writer_->start(now));
 }
 
@@ -299,14 +397,33 @@ void Checkpointing::finish() {
   if (writer_) written(writer_->wait());
   if (options_.export_file.empty()) return;
   trainer_.learner().share_statistics();
-  trainer_.learner().collect();
-  if (!is_first(group_)) return;
+  naming("--export", [this] { export_model(); });
+}
+
+/// A collective call; rank 0 writes one parameter after the other.
+void Checkpointing::export_model() {
+  Learner& learner = trainer_.learner();
   const std::int64_t batches = trainer_.position().step * trainer_.shape().micro_batches();
-  const std::vector<checkpoint::TensorView> model = views(trainer_.learner().model_tensors(true));
-  require_finite(model, "the weights are not exported");
-  naming("--export", [&] {
-    checkpoint::write_safetensors(options_.export_file, torch_views(model, batches), {{"format", "pt"}});
-  });
+  const std::vector<checkpoint::TensorView> model = views(learner.model_tensors(true));
+  if (reads()) alike([&] { require_finite(model, "the weights are not exported"); });
+  const std::vector<checkpoint::TensorView> tensors = torch_views(model, batches);
+  std::optional<checkpoint::SafetensorsWriter> file;
+  if (is_first(group_))
+    file.emplace(options_.export_file, tensors, std::map<std::string, std::string>{{"format", "pt"}});
+  std::size_t next = 0;
+  const auto append = [&](const void* data) {
+    file->append(data);
+    ++next;
+  };
+  // Parameters are the first of the tensors; what lies before or behind them in the file is rank 0's own.
+  const auto append_others = [&] {
+    while (file && next < tensors.size() && file->order()[next] >= learner.spec().parameters.size())
+      append(tensors[file->order()[next]].data);
+  };
+  append_others();
+  learner.each_parameter(true, append);
+  append_others();
+  if (file) file->finish();
 }
 
 }  // namespace muster::train

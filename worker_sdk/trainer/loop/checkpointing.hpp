@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a run is written down and where it goes on from. Rank 0 reads and writes; the others get it from
-// there.
+// When a run is written down and where it goes on from. Rank 0 reads and writes, and the others get it from
+// there. Where the model is in shards every rank reads and writes its part, so all hosts need the same
+// folder.
 #pragma once
 
-#include "worker_sdk/trainer/checkpoint/async_writer.hpp"
 #include "worker_sdk/trainer/checkpoint/checkpoint.hpp"
+#include "worker_sdk/trainer/checkpoint/checkpoint_writer.hpp"
 #include "worker_sdk/trainer/loop/hook_memory.hpp"
 #include "worker_sdk/trainer/loop/provenance.hpp"
 #include "worker_sdk/trainer/loop/trainer.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,7 +59,8 @@ class Checkpointing {
   /// could go on.
   void after_step();
   /// Call it after an epoch. Starts to write where the run stands, unless the folder's newest checkpoint has
-  /// it. Throws Error (invalid_argument) on rank 0, and writes nothing, where a number of it is not finite.
+  /// it. Throws Error (invalid_argument) on ranks that write, and writes nothing, where a number is not
+  /// finite.
   void save();
   /// Writes where the run stands, and waits until it is on the disk (at most a minute). Returns the path of
   /// the checkpoint that holds it, on rank 0. Throws as save().
@@ -66,30 +69,46 @@ class Checkpointing {
   void finish();
 
  private:
+  using Opener = std::function<checkpoint::Checkpoint(const std::string& path, const checkpoint::Share&)>;
+
+  /// A checkpoint that every rank that reads has opened, or why not.
+  struct Opened {
+    std::optional<checkpoint::Checkpoint> checkpoint;
+    std::optional<Error> error;
+  };
+
+  bool reads() const { return share_.count > 1 || group_ == nullptr || group_->rank() == 0; }
+
   checkpoint::TrainingState gather();
   void require_finite(const std::vector<checkpoint::TensorView>& tensors, const char* what) const;
   void require_finite(const checkpoint::TrainingState& state) const;
   void written(const std::string& path);
   void resume(const checkpoint::Checkpoint& from, std::vector<std::string>& notes);
+  template <typename Body>
+  void alike(const Body& body);
+  Opened open(const std::string& path, const Opener& opener);
+  std::optional<checkpoint::Checkpoint> newest(std::vector<std::string>& notes);
   std::optional<checkpoint::Checkpoint> find(std::vector<std::string>& notes);
   checkpoint::TrainingState state();
   std::vector<std::string> read(bool& resumed);
   void share(bool resumed);
+  void export_model();
 
   const CheckpointOptions options_;
   const TrainerOptions run_;
   Trainer& trainer_;
   ProcessGroup* const group_;
   HookMemory hook_;
+  const checkpoint::Share share_;                       ///< of this rank; 0 of 1 where rank 0 does it alone
   std::shared_ptr<checkpoint::CheckpointStore> store_;  ///< rank 0, with a folder
-  std::optional<checkpoint::AsyncWriter> writer_;       ///< rank 0, with a folder
+  std::optional<checkpoint::CheckpointWriter> writer_;  ///< with a folder, on ranks that write
   std::optional<Position> saved_;  ///< place in the folder's newest checkpoint, or in the one being written
-  std::string newest_;             ///< path of the newest complete checkpoint, on rank 0
+  std::string newest_;             ///< path of the newest complete checkpoint, on ranks that write
 };
 
 /// open_checkpoint() that also knows a folder of checkpoints: that error (invalid_argument) names those in
 /// it.
-checkpoint::Checkpoint open_given(const std::string& path);
+checkpoint::Checkpoint open_given(const std::string& path, const checkpoint::Share& share);
 
 /// Reads the model to be scored: the average of weights where the checkpoint has one, as its run scored it.
 /// Optimizer, seed and images may be others. Returns lines for people. Throws Error (invalid_argument) where

@@ -4,21 +4,23 @@
 #include "worker_sdk/trainer/checkpoint/match.hpp"
 #include "worker_sdk/trainer/loop/checkpointing.hpp"
 #include "worker_sdk/trainer/loop/provenance.hpp"
+#include "worker_sdk/trainer/loop/tensor_views.hpp"
 
 #include <filesystem>
 
 namespace muster::train {
 
-checkpoint::Checkpoint open_given(const std::string& path) {
+checkpoint::Checkpoint open_given(const std::string& path, const checkpoint::Share& share) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error) &&
       !std::filesystem::exists(path + "/manifest.json", error)) {
-    const std::string names = muster::joined(checkpoint::list_checkpoints(path));
+    const std::string names = joined_by(checkpoint::list_checkpoints(path),
+                                        [&path](const std::string& name) { return path + "/" + name; });
     if (!names.empty())
       throw Error(ErrorCode::invalid_argument,
                   path + " is a folder of checkpoints; give one of them: " + names);
   }
-  return checkpoint::open_checkpoint(path);
+  return checkpoint::open_checkpoint(path, share);
 }
 
 std::vector<std::string> read_model(const checkpoint::Checkpoint& from, const TrainerOptions& options,
@@ -30,13 +32,10 @@ std::vector<std::string> read_model(const checkpoint::Checkpoint& from, const Tr
                                                  from.manifest.model + ", this one has " + spec.name +
                                                  "; give that --model, or another checkpoint");
   std::vector<std::string> notes = compare_inputs(from.manifest.scalars, options);
-  std::vector<checkpoint::Destination> model;
-  std::vector<checkpoint::Destination> averaged;
-  for (const NamedTensor& tensor : learner.model_tensors()) {
-    if (model.size() < spec.parameters.size())
-      averaged.push_back({average + tensor.name, tensor.shape, tensor.values});
-    model.push_back({tensor.name, tensor.shape, tensor.values});
-  }
+  const std::vector<checkpoint::Destination> model = destinations(learner.model_tensors());
+  std::vector<checkpoint::Destination> averaged(
+      model.begin(), model.begin() + static_cast<std::ptrdiff_t>(spec.parameters.size()));
+  for (checkpoint::Destination& tensor : averaged) tensor.name = average + tensor.name;
   checkpoint::restore(from.model, model);
   if (from.state.find(averaged.front().name) == nullptr) return notes;
   checkpoint::fill(from.state, averaged);

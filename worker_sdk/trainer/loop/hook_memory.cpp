@@ -41,15 +41,15 @@ std::vector<checkpoint::TensorView> HookMemory::tensors() const {
   return tensors;
 }
 
-bool HookMemory::fits(const checkpoint::SafetensorsFile& file, const HookState& state) const {
-  const checkpoint::StoredTensor* const tensor = file.find(name_of(state));
+bool HookMemory::fits(const checkpoint::TensorFiles& file, const HookState& state) const {
+  const checkpoint::TensorFiles::Tensor* const tensor = file.find(name_of(state));
   if (tensor == nullptr || tensor->type != checkpoint::Type::f32) return false;
   const auto elements = static_cast<std::int64_t>(state.values.size());
   return tensor->shape ==
          (state.differs_by_rank ? checkpoint::Shape{group_->size(), elements} : checkpoint::Shape{elements});
 }
 
-std::string HookMemory::read(const checkpoint::SafetensorsFile& file, const std::string& layout) {
+std::string HookMemory::read(const checkpoint::TensorFiles& file, const std::string& layout) {
   if (states_.empty()) return "";
   const auto all_fit = [&] {
     return std::all_of(states_.begin(), states_.end(),

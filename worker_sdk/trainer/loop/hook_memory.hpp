@@ -33,12 +33,12 @@ class HookMemory {
 
   /// Takes, on rank 0, the values from a checkpoint that was written with `layout` on so many ranks. Values
   /// that do not fit stay as they are; then the result says so. Throws Error (io).
-  std::string read(const checkpoint::SafetensorsFile& file, const std::string& layout);
+  std::string read(const checkpoint::TensorFiles& file, const std::string& layout);
   /// Gives every rank its values, after read() on rank 0.
   void share();
 
  private:
-  bool fits(const checkpoint::SafetensorsFile& file, const HookState& state) const;
+  bool fits(const checkpoint::TensorFiles& file, const HookState& state) const;
 
   const std::vector<HookState> states_;
   const std::string layout_;

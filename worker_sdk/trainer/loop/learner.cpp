@@ -59,12 +59,6 @@ Score mean_score(double loss, double correct, std::int64_t samples) {
   return samples == 0 ? Score{} : Score{samples, loss / count, correct / count};
 }
 
-std::size_t NamedTensor::elements() const {
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-  return count;
-}
-
 /// Running statistics in a deterministic world: every micro-batch starts from those before the step, and
 /// their mean is what the step leaves, so that they do not depend on which rank computed which micro-batch.
 class Learner::MeanStatistics {
@@ -129,20 +123,14 @@ Learner::Learner(const LearnerTask& task, const Samples& data, ProcessGroup* gro
       most_parts_(plan_ ? plan_->count : task.accumulation),
       machine_(make_machine(task, data, group, plan_, device)),
       running_("", machine_->running(), machine_->running_floats(), *machine_) {
-  const std::size_t elements = machine_->layout().elements;
-  arenas_.reserve(1 + machine_->states().size());
   ShardedModel* const shards = machine_->shards();
   const bool has_whole_values = shards == nullptr || shards->has_whole_values();
-  if (has_whole_values)
-    arenas_.emplace_back("", machine_->values(), elements, *machine_);
-  else
-    arenas_.emplace_back("", machine_->values());
-  for (const Machine::State& state : machine_->states()) {
-    if (shards == nullptr)
-      arenas_.emplace_back(state.name, state.values, elements, *machine_);
-    else
-      arenas_.emplace_back(state.name, state.values);
-  }
+  const std::size_t whole = machine_->layout().elements;
+  const std::size_t part = shards == nullptr ? whole : shards->layout().elements;
+  arenas_.reserve(1 + machine_->states().size());
+  arenas_.emplace_back("", machine_->values(), has_whole_values ? whole : part, *machine_);
+  for (const Machine::State& state : machine_->states())
+    arenas_.emplace_back(state.name, state.values, part, *machine_);
   for (const std::size_t offset : machine_->layout().offsets)
     slots_.push_back({has_whole_values ? arenas_.front().floats.data() + offset : nullptr, nullptr});
   float* next = running_.floats.data();
@@ -182,7 +170,6 @@ StepResult Learner::step(const StepRequest& request) {
                                                  std::to_string(sizes_.size() - next_) + " left");
   fetched_ = false;
   changed_ = true;
-  release();
   const std::uint64_t before = payload();
   machine_->begin_step(++steps_, request);
   step_position_ = position_;
@@ -363,7 +350,6 @@ void Learner::results(BatchPlan batches, float* results) {
 
 void Learner::swap_average() {
   if (options_.ema_decay <= 0 || steps_ == 0) return;
-  release();
   machine_->swap_average();
   changed_ = true;
 }

@@ -124,21 +124,22 @@ struct ReplicaFigures {
   double adding = 0;
 };
 
-/// A named part of a checkpoint: float tensors of this process.
+/// A named part of a checkpoint: the elements of a float tensor that this process has. Where the model is in
+/// shards these may be some or none of them.
 struct NamedTensor {
   std::string name;
-  std::vector<std::int64_t> shape;
-  float* values = nullptr;
-
-  std::size_t elements() const;
+  std::vector<std::int64_t> shape;  ///< of the whole tensor
+  float* values = nullptr;          ///< the first of its elements
+  std::size_t first = 0;            ///< the number of that one in the tensor
+  std::size_t elements = 0;
 };
 
 /// One rank's copy of a model. The order of a step is written here, for processors and devices. One thread.
 class Learner {
  public:
   /// `group` (null: a world of one) and `device` (null: this machine's processors) outlive it. A collective
-  /// call; every rank starts with rank 0's parameters. Throws Error (invalid_argument) for a deterministic
-  /// world that cannot be.
+  /// call; every rank starts with rank 0's parameters (in shards: with those of the seed, which all have
+  /// alike). Throws Error (invalid_argument) for a deterministic world that cannot be.
   Learner(const LearnerTask& task, const Samples& data, ProcessGroup* group, nn::gpu::Ops* device = nullptr);
   ~Learner();
   Learner(const Learner&) = delete;
@@ -169,11 +170,11 @@ class Learner {
   /// even where it throws.
   void results(BatchPlan batches, float* results);
 
-  /// Where the model is in shards: makes whole tensors of them on rank 0, which model_tensors() and
-  /// state_tensors() show there up to the next step, or to share_state(). A collective call.
-  void collect();
-  /// Gives all ranks rank 0's parameters, running statistics and optimizer state, as its tensors hold them:
-  /// after rank 0 read a checkpoint into them. What is in shards counts from collect() on. A collective call.
+  /// Whether the optimizer's state, at least, is in shards: each rank has its part, and nobody has all.
+  bool is_in_shards() const;
+  /// After a checkpoint was read into the tensors, by rank 0, or by every rank where the model is in shards:
+  /// gives all ranks rank 0's running statistics, and rank 0's parameters and optimizer state or what each
+  /// rank has of whole parameters. A collective call.
   void share_state();
   /// Gives all ranks rank 0's running statistics, as a checkpoint holds them. A collective call.
   void share_statistics();
@@ -183,11 +184,16 @@ class Learner {
 
   /// The tensors of the model: parameters, then running statistics, under PyTorch's names. With an average of
   /// weights and `averaged`, the parameters are the average. The values hold until the next step; those
-  /// written there count after share_state().
+  /// written there count after share_state(). Where the model is in shards: of parameters this rank's part,
+  /// and running statistics on rank 0.
   std::vector<NamedTensor> model_tensors(bool averaged = false);
   /// State of the optimizer and the average, parameter by parameter: "momentum/conv1.weight",
   /// "ema/conv1.weight". As model_tensors().
   std::vector<NamedTensor> state_tensors();
+  /// Calls `use` on rank 0 with the values of one whole parameter after the other, in the order of spec(),
+  /// valid during the call. Where the model is in shards rank 0 gathers a bucket at a time. A collective
+  /// call.
+  void each_parameter(bool averaged, const std::function<void(const float* values)>& use);
 
   /// The gradient of a parameter in the last step: summed over samples and ranks.
   std::vector<float> gradient(std::size_t parameter);
@@ -220,12 +226,8 @@ class Learner {
   struct Mirror {
     Mirror(std::string of, float* values, std::size_t count, Machine& machine);
 
-    /// Of an arena of shards: there are no floats before collect().
-    Mirror(std::string of, float* shards) : name(std::move(of)), place(shards), is_shards(true) {}
-
     std::string name;
     float* place;
-    bool is_shards = false;
     std::vector<float> copy;  ///< empty where the machine's memory is the host's
     std::span<float> floats;
   };
@@ -246,10 +248,10 @@ class Learner {
   void fetch(Piece piece);
   void put(Piece piece);
   void broadcast(std::span<float> values);
-  void share(Mirror& arena);
-  void release();
   std::uint64_t payload() const;
   std::uint64_t hash_of_shards();
+  const Mirror& weights(bool averaged) const;
+  bool is_whole(const Mirror& arena) const;
   void append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Mirror& arena) const;
 
   const LearnerOptions options_;
@@ -262,7 +264,6 @@ class Learner {
   std::vector<float*> buffers_;           ///< parts of the running statistics
   std::vector<nn::ParameterSlot> slots_;  ///< values alone
   bool fetched_ = true;                   ///< the mirrors are those of this step
-  bool collected_ = false;                ///< shards, on rank 0
   bool changed_ = true;                   ///< the network has not been told of the values as they are now
   std::unique_ptr<MeanStatistics> statistics_;  ///< deterministic world only
   std::vector<std::size_t> sizes_;              ///< images of each batch of a pass

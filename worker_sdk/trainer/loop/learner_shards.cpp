@@ -9,31 +9,8 @@
 
 namespace muster::train {
 
-void Learner::collect() {
-  ShardedModel* const shards = machine_->shards();
-  if (shards == nullptr || collected_) return;
-  for (Mirror& arena : arenas_) {
-    if (!arena.is_shards) continue;
-    if (group_->rank() == 0) arena.copy.resize(machine_->layout().elements);
-    arena.floats = arena.copy;
-    shards->collect(arena.place, arena.copy.empty() ? nullptr : arena.copy.data());
-  }
-  collected_ = true;
-}
-
-void Learner::release() {
-  if (!std::exchange(collected_, false)) return;
-  for (Mirror& arena : arenas_) {
-    if (!arena.is_shards) continue;
-    arena.floats = {};
-    arena.copy = std::vector<float>();
-  }
-}
-
-/// Nobody has changed shards that were not collected.
-void Learner::share(Mirror& arena) {
-  if (!arena.is_shards) return broadcast(arena.floats);
-  if (collected_) machine_->shards()->share(arena.copy.empty() ? nullptr : arena.copy.data(), arena.place);
+bool Learner::is_in_shards() const {
+  return machine_->shards() != nullptr;
 }
 
 std::uint64_t Learner::payload() const {

@@ -5,18 +5,17 @@
 #include "worker_sdk/trainer/loop/machine.hpp"
 #include "worker_sdk/trainer/loop/sharded_model.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace muster::train {
 
 void Learner::read(Mirror& mirror) {
-  if (!mirror.copy.empty() && !mirror.is_shards)
-    machine_->memory().read(mirror.copy.data(), mirror.place, mirror.copy.size());
+  if (!mirror.copy.empty()) machine_->memory().read(mirror.copy.data(), mirror.place, mirror.copy.size());
 }
 
 void Learner::write(const Mirror& mirror) {
-  if (!mirror.copy.empty() && !mirror.is_shards)
-    machine_->memory().write(mirror.place, mirror.copy.data(), mirror.copy.size());
+  if (!mirror.copy.empty()) machine_->memory().write(mirror.place, mirror.copy.data(), mirror.copy.size());
 }
 
 void Learner::fetch(Piece piece) {
@@ -41,10 +40,12 @@ void Learner::broadcast(std::span<float> values) {
 
 void Learner::share_state() {
   fetch(Piece::everything);
-  for (Mirror& arena : arenas_) share(arena);
+  if (is_in_shards())
+    machine_->shards()->spread();
+  else
+    for (Mirror& arena : arenas_) broadcast(arena.floats);
   broadcast(running_.floats);
   put(Piece::everything);
-  release();
 }
 
 void Learner::share_statistics() {
@@ -64,23 +65,64 @@ std::uint64_t Learner::parameter_hash() {
 
 void Learner::append(std::vector<NamedTensor>& tensors, const std::string& prefix,
                      const Mirror& arena) const {
-  if (arena.floats.empty())
-    throw Error(ErrorCode::state,
-                "the model is in shards, and its tensors were not collected; call collect() "
-                "on all ranks before rank 0 asks for them");
-  for (std::size_t i = 0; i < spec().parameters.size(); ++i)
-    tensors.push_back({prefix + spec().parameters[i].name, spec().parameters[i].shape,
-                       arena.floats.data() + machine_->layout().offsets[i]});
+  const parallel::BucketLayout& layout = machine_->layout();
+  for (std::size_t i = 0; i < spec().parameters.size(); ++i) {
+    const ParameterSpec& parameter = spec().parameters[i];
+    NamedTensor tensor{prefix + parameter.name, parameter.shape, nullptr, 0, parameter.elements()};
+    std::size_t place = layout.offsets[i];
+    if (is_in_shards()) {
+      const parallel::OwnPart part =
+          parallel::own_part(layout, machine_->shards()->layout(), i, tensor.elements);
+      tensor.first = part.first;
+      tensor.elements = part.elements;
+      place = is_whole(arena) ? part.in_whole : part.in_shards;
+    }
+    tensor.values = arena.floats.data() + place;
+    tensors.push_back(std::move(tensor));
+  }
+}
+
+bool Learner::is_whole(const Mirror& arena) const {
+  return arena.floats.size() == machine_->layout().elements;
+}
+
+/// The average counts from the first step on.
+const Learner::Mirror& Learner::weights(bool averaged) const {
+  return averaged && options_.ema_decay > 0 && steps_ > 0 ? arenas_.back() : arenas_.front();
 }
 
 std::vector<NamedTensor> Learner::model_tensors(bool averaged) {
   fetch(Piece::everything);
   std::vector<NamedTensor> tensors;
-  const bool average = averaged && options_.ema_decay > 0 && steps_ > 0;
-  append(tensors, "", average ? arenas_.back() : arenas_.front());
-  for (std::size_t i = 0; i < buffers_.size(); ++i)
-    tensors.push_back({spec().buffers[i].name, spec().buffers[i].shape, buffers_[i]});
+  append(tensors, "", weights(averaged));
+  const bool has_statistics = !is_in_shards() || group_->rank() == 0;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const ParameterSpec& buffer = spec().buffers[i];
+    tensors.push_back({buffer.name, buffer.shape, buffers_[i], 0, has_statistics ? buffer.elements() : 0});
+  }
   return tensors;
+}
+
+void Learner::each_parameter(bool averaged, const std::function<void(const float* values)>& use) {
+  fetch(Piece::everything);
+  const Mirror& arena = weights(averaged);
+  const parallel::BucketLayout& layout = machine_->layout();
+  const bool is_first = is_alone() || group_->rank() == 0;
+  std::vector<float> room;
+  // The last parameters are in the first bucket.
+  for (std::size_t b = layout.buckets.size(); b-- > 0;) {
+    const parallel::Bucket& bucket = layout.buckets[b];
+    const float* values = arena.floats.data() + bucket.offset;
+    if (!is_whole(arena)) {
+      if (is_first) room.resize(std::max(room.size(), bucket.elements));
+      machine_->shards()->collect(b, arena.floats.data(), is_first ? room.data() : nullptr);
+      values = room.data();
+    }
+    if (!is_first) continue;
+    std::vector<std::size_t> parameters = bucket.parameters;
+    std::sort(parameters.begin(), parameters.end());
+    for (const std::size_t i : parameters) use(values + (layout.offsets[i] - bucket.offset));
+  }
 }
 
 std::vector<NamedTensor> Learner::state_tensors() {

@@ -58,6 +58,10 @@ const SessionOptions& checked(const SessionOptions& options, ProcessGroup* group
   if (options.batch_size == 0 || options.accumulation < 1)
     throw Error(ErrorCode::invalid_argument,
                 "a step of no samples; give a batch_size and an accumulation of 1 or more");
+  if (const Form form = options.learner.reducer.sharding.form; form != Form::ddp)
+    throw Error(ErrorCode::unsupported,
+                std::string("a session keeps the whole model on every rank, and not the form ") +
+                    name_of(form) + "; muster-train has the forms");
   if (group != nullptr && group->size() > 1) require_same_options(group, description_of(options));
   return options;
 }
@@ -194,7 +198,7 @@ void Session::save(const std::string& path, bool all) {
 bool Session::load(const std::string& path) {
   std::int64_t steps = -1;
   on_first([&] {
-    const checkpoint::SafetensorsFile file(path);
+    const checkpoint::TensorFiles file{checkpoint::SafetensorsFile(path)};
     auto to = destinations(learner_->model_tensors());
     const auto found = file.metadata().find(kSteps);
     if (found != file.metadata().end()) {

@@ -50,20 +50,9 @@ void ShardedModel::spread() {
   for (std::size_t b = 0; b < reducer_.buckets(); ++b) shards_.spread(b);
 }
 
-void ShardedModel::collect(const float* shards, float* whole) {
-  for (std::size_t b = 0; b < reducer_.buckets(); ++b) {
-    const parallel::FloatRange& part = layout().parts[b];
-    float* const to = whole == nullptr ? nullptr : whole + reducer_.layout().buckets[b].offset;
-    group_.run(operation_of(Collective::gather, part.size(), DataType::f32, shards + part.begin, to));
-  }
-}
-
-void ShardedModel::share(const float* whole, float* shards) {
-  for (std::size_t b = 0; b < reducer_.buckets(); ++b) {
-    const parallel::FloatRange& part = layout().parts[b];
-    const float* const from = whole == nullptr ? nullptr : whole + reducer_.layout().buckets[b].offset;
-    group_.run(operation_of(Collective::scatter, part.size(), DataType::f32, from, shards + part.begin));
-  }
+void ShardedModel::collect(std::size_t bucket, const float* shards, float* whole) {
+  const parallel::FloatRange& part = layout().parts[bucket];
+  group_.run(operation_of(Collective::gather, part.size(), DataType::f32, shards + part.begin, whole));
 }
 
 std::size_t ShardedModel::value_bytes() const {

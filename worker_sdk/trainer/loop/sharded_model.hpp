@@ -43,10 +43,9 @@ class ShardedModel final : public nn::UnitUser {
   /// Gives all ranks the values of which each has changed its shards, where they are whole. As gather().
   void spread();
 
-  /// Copies an arena of shards of all ranks to a whole one on rank 0 (elsewhere null), or back. Collective
-  /// calls outside of a step.
-  void collect(const float* shards, float* whole);
-  void share(const float* whole, float* shards);
+  /// Gathers the parts of a bucket that ranks have in arenas of shards, to its whole values on rank 0
+  /// (elsewhere null). A collective call outside of a step.
+  void collect(std::size_t bucket, const float* shards, float* whole);
 
   std::size_t value_bytes() const;
 

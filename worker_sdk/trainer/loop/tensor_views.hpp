@@ -16,14 +16,17 @@ inline std::vector<checkpoint::TensorView> views(const std::vector<NamedTensor>&
   std::vector<checkpoint::TensorView> result;
   result.reserve(tensors.size());
   for (const NamedTensor& tensor : tensors)
-    result.push_back({tensor.name, checkpoint::Type::f32, tensor.shape, tensor.values});
+    result.push_back({tensor.name, checkpoint::Type::f32, tensor.shape, tensor.values,
+                      checkpoint::Slice{tensor.first, tensor.elements}});
   return result;
 }
 
 inline std::vector<checkpoint::Destination> destinations(const std::vector<NamedTensor>& tensors) {
   std::vector<checkpoint::Destination> result;
   result.reserve(tensors.size());
-  for (const NamedTensor& tensor : tensors) result.push_back({tensor.name, tensor.shape, tensor.values});
+  for (const NamedTensor& tensor : tensors)
+    result.push_back(
+        {tensor.name, tensor.shape, tensor.values, checkpoint::Slice{tensor.first, tensor.elements}});
   return result;
 }
 

@@ -135,8 +135,8 @@ void report(const std::exception& error, const std::string& error_file, World* w
   if (!several || told) return;
   if (speaks)
     tell_the_others(*world);
-  else
-    wait_until_told(*world);
+  else if (wait_until_told(*world) && !error_file.empty())
+    wait_to_be_ended();
 }
 
 int report_usage(const std::string& text) {

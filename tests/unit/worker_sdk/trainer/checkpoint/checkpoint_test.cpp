@@ -3,11 +3,9 @@
 
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/trainer/checkpoint/folder.hpp"
-#include "worker_sdk/trainer/checkpoint/async_writer.hpp"
 
 #include <algorithm>
 #include <future>
-#include <thread>
 
 using namespace muster::checkpoint;
 using namespace muster::test;
@@ -102,7 +100,7 @@ TEST_CASE("A folder that only looks like a checkpoint neither counts nor is harm
   CheckpointStore store({folder.path(), 1, {}});
   write(store, 1);
   CHECK(write(store, 2) == folder / "000011-step-2");
-  CHECK(list_checkpoints(folder.path()) == std::vector<std::string>{folder / "000011-step-2"});
+  CHECK(list_checkpoints(folder.path()) == std::vector<std::string>{"000011-step-2"});
   for (const std::string& name : strange) CHECK(std::filesystem::exists(folder / name));
 }
 
@@ -191,70 +189,4 @@ TEST_CASE("A folder has one writer") {
              Contains("another process writes checkpoints into " + folder.path()));
   first.reset();
   CHECK_NOTHROW(second.get());
-}
-
-TEST_CASE("A write in the background saves the state of its start") {
-  const Folder folder;
-  std::promise<void> go;
-  std::shared_future<void> gone = go.get_future().share();
-  const auto store = std::make_shared<CheckpointStore>(
-      muster::checkpoint::StoreOptions{folder.path(), 3, [gone](std::string_view point) {
-                                         if (point == "folder") gone.wait();
-                                       }});
-  AsyncWriter writer(store, std::chrono::seconds(50));
-  SampleState sample(5);
-  CHECK(writer.start(sample.state).empty());
-  CHECK(writer.poll().empty());
-  std::fill(sample.weights.begin(), sample.weights.end(), 99.0F);
-  go.set_value();
-  CHECK(writer.wait() == folder / "000001-step-5");
-  CHECK(writer.wait().empty());
-  CHECK(is_whole(open_checkpoint(folder / "000001-step-5")));
-}
-
-TEST_CASE("A write in the background reports its failure once, at the next call") {
-  const Folder folder;
-  const auto store = std::make_shared<CheckpointStore>(muster::checkpoint::StoreOptions{
-      folder.path(), 3, [](std::string_view) { throw muster::Error(muster::ErrorCode::io, "no disk"); }});
-  AsyncWriter writer(store, std::chrono::seconds(50));
-  const SampleState sample(5);
-  writer.start(sample.state);
-  CHECK_THAT(error_of([&] { writer.start(sample.state); }), Contains("no disk"));
-  CHECK_NOTHROW(writer.start(sample.state));
-  CHECK_THAT(error_of([&] { writer.wait(); }), Contains("no disk"));
-  CHECK_NOTHROW(writer.wait());
-}
-
-TEST_CASE("A held state is written when its write is started, and dropped for a newer one") {
-  const Folder folder;
-  {
-    AsyncWriter writer(std::make_shared<CheckpointStore>(muster::checkpoint::StoreOptions{folder.path()}),
-                       std::chrono::seconds(50));
-    writer.start_held();
-    writer.hold(SampleState(5).state);
-    CHECK(list_checkpoints(folder.path()).empty());
-    writer.start_held();
-    CHECK(writer.wait() == folder / "000001-step-5");
-    writer.hold(SampleState(6).state);
-    writer.start(SampleState(7).state);
-    CHECK(writer.wait() == folder / "000002-step-7");
-    writer.hold(SampleState(8).state);
-    CHECK(writer.wait() == folder / "000003-step-8");
-    writer.hold(SampleState(9).state);
-  }
-  CHECK(list_checkpoints(folder.path()).size() == 3);
-}
-
-TEST_CASE("A write in the background has a deadline") {
-  const Folder folder;
-  std::promise<void> go;
-  std::shared_future<void> gone = go.get_future().share();
-  const auto store = std::make_shared<CheckpointStore>(
-      muster::checkpoint::StoreOptions{folder.path(), 3, [gone](std::string_view) { gone.wait(); }});
-  AsyncWriter writer(store, std::chrono::milliseconds(1));
-  const SampleState sample(5);
-  writer.start(sample.state);
-  CHECK_THAT(error_of([&] { writer.wait(); }), Contains("was not written within 1 ms; check that disk"));
-  go.set_value();
-  while (writer.poll().empty()) std::this_thread::yield();
 }

@@ -6,6 +6,7 @@
 #include "tests/support/folder.hpp"
 #include "worker_sdk/trainer/checkpoint/checkpoint.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,29 @@ struct SampleState {
 inline bool is_whole(const checkpoint::Checkpoint& found, std::int64_t elements = 8) {
   const auto step = static_cast<float>(found.manifest.scalars.integer("step"));
   std::vector<float> values(static_cast<std::size_t>(elements));
-  found.model.read_floats(found.model.tensors().at(0), values);
+  found.model.read_floats(found.model.tensors().begin()->second, values);
   if (values != std::vector<float>(values.size(), step)) return false;
-  found.state.read_floats(found.state.tensors().at(0), values);
+  found.state.read_floats(found.state.tensors().begin()->second, values);
   return values == std::vector<float>(values.size(), -step);
+}
+
+/// A checkpoint that cannot be read.
+struct Skipped {
+  std::string path;
+  std::string why;
+};
+
+/// The newest checkpoint that is complete; `skipped` gets the newer ones.
+inline std::optional<checkpoint::Checkpoint> newest_complete(const std::string& folder,
+                                                             std::vector<Skipped>& skipped) {
+  for (const std::string& name : checkpoint::list_checkpoints(folder)) {
+    try {
+      return checkpoint::open_checkpoint(folder + "/" + name);
+    } catch (const Error& error) {
+      skipped.push_back({folder + "/" + name, error.what()});
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace muster::test

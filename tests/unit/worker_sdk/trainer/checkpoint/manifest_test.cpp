@@ -32,6 +32,20 @@ std::string changed(const std::string& from, const std::string& to) {
 
 TEST_CASE("A manifest survives the way through JSON") {
   CHECK(manifest_from_json(to_json(sample())) == sample());
+  CHECK_THAT(to_json(sample()), Contains("\"version\": 2,"));
+}
+
+TEST_CASE("A manifest of slices survives the way through JSON, and older programs refuse it") {
+  for (const bool has_state : {true, false}) {
+    Manifest slices = sample();
+    slices.files = {{"model-0-of-2.safetensors", 1, 2},
+                    {"model-1-of-2.safetensors", 3, 4},
+                    {"state-0-of-2.safetensors", 5, 6},
+                    {"state-1-of-2.safetensors", 7, 8}};
+    if (has_state) slices.state = {{"momentum/conv1.weight", {64, 3, 3, 3}}};
+    CHECK(manifest_from_json(to_json(slices)) == slices);
+    CHECK_THAT(to_json(slices), Contains("\"version\": 3,"));
+  }
 }
 
 TEST_CASE("Values come back with their types, and what is missing is named") {

@@ -21,7 +21,7 @@ struct Case {
     model.push_back({name, shape, nullptr});
   }
 
-  SafetensorsFile file() {
+  TensorFiles file() {
     for (std::size_t i = 0; i < model.size(); ++i) model[i].values = values[i].data();
     write_safetensors(folder / "weights", tensors, {});
     return SafetensorsFile(folder / "weights");
@@ -88,7 +88,7 @@ TEST_CASE("Weights of another model: every difference is named, nothing is writt
   c.add_to_model("bn2.weight", {16});
   c.add_to_file("fc.scale", {10, 5});
   c.add_to_model("fc.scale", {10, 4});
-  const SafetensorsFile file = c.file();
+  const TensorFiles file = c.file();
   const std::string text = error_of([&] { init_from(file, c.model, "fc."); });
   CHECK_THAT(text, Contains("whole [4] is I32 in the file"));
   CHECK_THAT(text, Contains("layer1.weight [3, 3] is missing"));
@@ -106,7 +106,7 @@ TEST_CASE("A long list of differences is whole") {
     c.add_to_model("p" + std::to_string(i), {1});
     wanted += "p" + std::to_string(i) + " [1] is missing; ";
   }
-  const SafetensorsFile file = c.file();
+  const TensorFiles file = c.file();
   CHECK_THAT(error_of([&] { init_from(file, c.model, ""); }),
              Contains(wanted + "give weights of this model, or another --model"));
 }
@@ -125,24 +125,24 @@ TEST_CASE("restore() names the first tensor that differs, and both shapes") {
   SECTION("another shape") {
     c.add_to_model("conv2.weight", {6});
     c.add_to_model("conv3.weight", {6});
-    const SafetensorsFile file = c.file();
+    const TensorFiles file = c.file();
     CHECK_THAT(error_of([&] { restore(file, c.model); }),
                Contains("has conv2.weight [5], this run has [6] (the first difference)"));
   }
   SECTION("one more") {
     c.add_to_model("conv2.weight", {5});
     c.add_to_model("conv3.weight", {6});
-    const SafetensorsFile file = c.file();
+    const TensorFiles file = c.file();
     CHECK_THAT(error_of([&] { restore(file, c.model); }), Contains("lacks conv3.weight [6]"));
   }
   SECTION("one less") {
-    const SafetensorsFile file = c.file();
+    const TensorFiles file = c.file();
     CHECK_THAT(error_of([&] { restore(file, c.model); }), Contains("has conv2.weight [5], which is no part"));
   }
   SECTION("another type") {
     c.tensors[1].type = Type::bf16;
     c.add_to_model("conv2.weight", {5});
-    const SafetensorsFile file = c.file();
+    const TensorFiles file = c.file();
     CHECK_THAT(error_of([&] { restore(file, c.model); }), Contains("conv2.weight as BF16, not as F32"));
   }
   CHECK(c.untouched());

@@ -48,7 +48,10 @@ CheckpointOptions in_folder(const Folder& folder) {
 }
 
 std::vector<std::string> written(const CheckpointOptions& options) {
-  return muster::checkpoint::list_checkpoints(options.folder);
+  std::vector<std::string> paths;
+  for (const std::string& name : muster::checkpoint::list_checkpoints(options.folder))
+    paths.push_back(options.folder + "/" + name);
+  return paths;
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ Outcome one_epoch(const TrainerOptions& options, ProcessGroup* group) {
   (void)trainer.train_epoch({}, score);
   Outcome outcome = {score.mean_loss, {}};
   for (const auto& tensor : trainer.learner().model_tensors())
-    outcome.tensors[tensor.name].assign(tensor.values, tensor.values + tensor.elements());
+    outcome.tensors[tensor.name].assign(tensor.values, tensor.values + tensor.elements);
   return outcome;
 }
 

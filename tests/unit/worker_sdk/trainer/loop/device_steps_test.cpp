@@ -93,7 +93,7 @@ void require_near(const Reference& reference, Learner& learner) {
   const std::vector<NamedTensor> tensors = learner.model_tensors();
   for (std::size_t i = 0; i < reference.slots().size(); ++i) {
     double difference = 0;
-    for (std::size_t k = 0; k < tensors[i].elements(); ++k)
+    for (std::size_t k = 0; k < tensors[i].elements; ++k)
       difference = std::max(difference, std::abs(static_cast<double>(tensors[i].values[k]) -
                                                  static_cast<double>(reference.slots()[i].value[k])));
     CAPTURE(tensors[i].name);
@@ -169,7 +169,7 @@ TEST_CASE("The average of weights follows them on a device, with momentum and wi
   for (int step = 0; step < 2; ++step) {
     (void)learner.step({1, 0.05F, 3, {}});
     const NamedTensor weights = learner.model_tensors().front();
-    for (std::size_t i = 0; i < weights.elements(); ++i)
+    for (std::size_t i = 0; i < weights.elements; ++i)
       if (step == 0)
         wanted.push_back(weights.values[i]);
       else
@@ -287,7 +287,7 @@ TEST_CASE("Weights are packed once for all batches that are evaluated, and anew 
   score_some();
   const double loss = score.loss;
   const NamedTensor bias = learner.model_tensors().at(7);
-  std::fill_n(bias.values, bias.elements(), 3.0F);
+  std::fill_n(bias.values, bias.elements, 3.0F);
   bias.values[2] = 100.0F;
   learner.share_state();
   CHECK(packed_by(score_some) == 3);

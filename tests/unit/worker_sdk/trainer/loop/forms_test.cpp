@@ -10,7 +10,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace forms_test {
@@ -237,43 +242,140 @@ TEST_CASE("Copies of weights in the kernels' layout are there as long as the wei
   CHECK(kept >= dropped + 32 * 64 * 9 * sizeof(float));
 }
 
-TEST_CASE("A run goes on in another form, on another number of ranks, with the same values") {
+namespace {
+
+/// The values of a run, of all ranks.
+using State = std::map<std::string, std::vector<float>>;
+
+/// Adds what this rank has.
+void add(State& state, std::mutex& mutex, Learner& learner) {
+  const std::lock_guard held(mutex);
+  for (const auto& tensors : {learner.model_tensors(), learner.state_tensors()})
+    for (const NamedTensor& tensor : tensors) {
+      auto& values = state[tensor.name];
+      values.resize(std::max(values.size(), tensor.first + tensor.elements));
+      std::copy_n(tensor.values, tensor.elements, values.begin() + static_cast<std::ptrdiff_t>(tensor.first));
+    }
+}
+
+/// A run that goes on in a folder for an epoch.
+struct OneMore {
+  State found;
+  State left;
+  std::vector<std::string> notes;
+  std::vector<std::string> errors;
+};
+
+/// With options of each rank, where they are given.
+OneMore one_more(const std::string& folder, int ranks, Form form,
+                 const std::function<void(CheckpointOptions&, int)>& adjust = {}) {
   const auto data = small_set(16, 4);
-  TrainerOptions options = small_cnn(Form::ddp);
+  TrainerOptions options = small_cnn(form);
   options.batch_size = 8;
   options.learner.optimizer.kind = "adam";
   options.learner.ema_decay = 0.5;
-  const auto go_on = [&](const Folder& folder, int ranks, Form form) {
-    TrainerOptions own = options;
-    own.learner.reducer.sharding.form = form;
+  OneMore run;
+  std::mutex mutex;
+  run.errors = run_shm_ranks(ranks, [&](ProcessGroup& group) {
     CheckpointOptions checkpoints;
-    checkpoints.folder = folder / "checkpoints";
-    std::vector<std::uint64_t> hashes(static_cast<std::size_t>(ranks));
-    std::vector<float> state;
-    const auto errors = run_shm_ranks(ranks, [&](ProcessGroup& group) {
-      Trainer trainer(data, &group, own);
-      Checkpointing checkpointing(checkpoints, own, trainer, &group);
-      checkpointing.begin();
-      hashes[static_cast<std::size_t>(group.rank())] = trainer.learner().parameter_hash();
-      trainer.learner().collect();
-      if (group.rank() == 0)
-        for (const NamedTensor& tensor : trainer.learner().state_tensors())
-          state.insert(state.end(), tensor.values, tensor.values + tensor.elements());
-      Score score;
-      trainer.train_epoch({}, score);
-      trainer.next_epoch();
-      checkpointing.save_now();
-    });
-    CHECK(errors == std::vector<std::string>(errors.size()));
-    return std::pair(hashes[0], state);
-  };
+    checkpoints.folder = folder;
+    if (adjust) adjust(checkpoints, group.rank());
+    Trainer trainer(data, &group, options);
+    Checkpointing checkpointing(checkpoints, options, trainer, &group);
+    const std::vector<std::string> notes = checkpointing.begin();
+    if (group.rank() == 0) run.notes = notes;
+    add(run.found, mutex, trainer.learner());
+    Score score;
+    trainer.train_epoch({}, score);
+    trainer.next_epoch();
+    checkpointing.save_now();
+    add(run.left, mutex, trainer.learner());
+  });
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("A run goes on in another form, on any number of ranks, with the values that another one left") {
   const Folder changing;
   const Folder same;
-  for (const Form form : {Form::fsdp, Form::ddp, Form::zero1, Form::fsdp, Form::zero2, Form::ddp})
-    CHECK(go_on(changing, 2, form) == go_on(same, 2, Form::ddp));
-  // What four ranks find is what two have left.
-  const auto wanted = go_on(same, 2, Form::ddp);
-  CHECK(go_on(changing, 4, Form::fsdp) == wanted);
+  State left;
+  const std::vector<std::pair<Form, int>> steps = {
+      {Form::fsdp, 2},  {Form::ddp, 2},  {Form::zero1, 2}, {Form::fsdp, 4}, {Form::zero2, 3},
+      {Form::zero1, 4}, {Form::fsdp, 1}, {Form::fsdp, 3},  {Form::ddp, 4},  {Form::zero2, 2}};
+  for (const auto& [form, ranks] : steps) {
+    INFO(muster::name_of(form) << " on " << ranks);
+    const OneMore run = one_more(changing / "checkpoints", ranks, form);
+    CHECK(run.errors == std::vector<std::string>(run.errors.size()));
+    if (!left.empty()) CHECK(run.found == left);
+    CHECK(run.left != run.found);
+    left = run.left;
+    // What the forms leave is what ddp leaves.
+    CHECK(one_more(same / "checkpoints", ranks, Form::ddp).left == left);
+  }
+}
+
+TEST_CASE("A checkpoint in shards that is damaged is passed over on all ranks, and said") {
+  const Folder folder;
+  const std::string run = folder / "checkpoints";
+  const State first = one_more(run, 2, Form::fsdp).left;
+  one_more(run, 2, Form::fsdp);
+  const std::string second = run + "/000002-step-2";
+  for (const char* const file : {"/model-1-of-2.safetensors", "/state-0-of-2.safetensors"}) {
+    std::filesystem::resize_file(second + file, 20);
+    const Folder copy;
+    std::filesystem::copy(run, copy / "run", std::filesystem::copy_options::recursive);
+    for (const Form form : {Form::zero2, Form::ddp}) {
+      const OneMore again = one_more(copy / "run", 2, form);
+      CHECK(again.errors == std::vector<std::string>(2));
+      CHECK(again.found == first);
+      REQUIRE(again.notes.size() == 2);
+      CHECK_THAT(again.notes[0], Contains("skipped checkpoint " + (copy / "run/000002-step-2")) &&
+                                     Contains(" has 20 bytes, its manifest says"));
+      CHECK_THAT(again.notes[1], Contains("resumed from " + (copy / "run/000001-step-1")));
+      std::filesystem::remove_all(copy / "run/000003-step-2");
+    }
+  }
+}
+
+TEST_CASE("A rank that does not see the folder of the others is named, when it reads and when it writes") {
+  const Folder folder;
+  const auto elsewhere = [&](CheckpointOptions& options, int rank) {
+    if (rank == 1) options.folder = folder / "elsewhere";
+  };
+  const OneMore writing = one_more(folder / "run", 2, Form::fsdp, elsewhere);
+  for (const std::string& error : writing.errors)
+    CHECK_THAT(error,
+               Contains("model-1-of-2.safetensors, which was written just now, is not seen by rank 0") &&
+                   Contains("all hosts need the same folder"));
+  CHECK(muster::checkpoint::list_checkpoints(folder / "run").empty());
+  one_more(folder / "run", 2, Form::fsdp);
+  const OneMore reading = one_more(folder / "run", 2, Form::fsdp, elsewhere);
+  for (const std::string& error : reading.errors)
+    CHECK_THAT(error,
+               Contains("rank 1 does not see ") && Contains("/000001-step-1, and where the model is in"));
+}
+
+TEST_CASE(
+    "A number of one rank's part that is not finite ends the run on all ranks, and nothing is written") {
+  const Folder folder;
+  const auto data = small_set(8, 2);
+  TrainerOptions options = small_cnn(Form::fsdp);
+  CheckpointOptions checkpoints;
+  checkpoints.folder = folder / "run";
+  const auto errors = run_shm_ranks(2, [&](ProcessGroup& group) {
+    Trainer trainer(data, &group, options);
+    Checkpointing checkpointing(checkpoints, options, trainer, &group);
+    checkpointing.begin();
+    Score score;
+    trainer.train_epoch({}, score);
+    for (const NamedTensor& tensor : trainer.learner().state_tensors())
+      if (group.rank() == 1 && tensor.elements > 0) tensor.values[0] = std::nanf("");
+    checkpointing.save_now();
+  });
+  CHECK_THAT(errors[1], Contains("is no longer finite, so no checkpoint of it is written"));
+  CHECK_THAT(errors[0], Contains("rank 1: step 1: ") && Contains("is no longer finite"));
+  CHECK(muster::checkpoint::list_checkpoints(checkpoints.folder).empty());
 }
 
 TEST_CASE("What a form cannot have, and ranks that differ in it, are errors before the first step") {

@@ -72,7 +72,7 @@ void fill_words(const WantedBatch& batch, std::int64_t steps) {
 std::vector<float> values_of(Session& session) {
   std::vector<float> values;
   for (const auto& tensor : session.learner().model_tensors())
-    values.insert(values.end(), tensor.values, tensor.values + tensor.elements());
+    values.insert(values.end(), tensor.values, tensor.values + tensor.elements);
   return values;
 }
 

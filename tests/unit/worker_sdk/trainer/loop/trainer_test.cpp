@@ -222,7 +222,7 @@ TEST_CASE("Weights decay, and biases do where all shall") {
     trainer.train_epoch({}, score);
     std::map<std::string, std::vector<float>> tensors;
     for (const auto& tensor : trainer.learner().model_tensors())
-      tensors[tensor.name].assign(tensor.values, tensor.values + tensor.elements());
+      tensors[tensor.name].assign(tensor.values, tensor.values + tensor.elements);
     return tensors;
   };
   const auto plain = after_one_step(0);

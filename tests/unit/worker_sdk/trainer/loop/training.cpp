@@ -38,7 +38,7 @@ Outcome outcome_of(train::Trainer& trainer, int epochs) {
   require(trainer.evaluate(outcome.test) == train::Stop::none, "an evaluation did not end");
   outcome.hash = trainer.learner().parameter_hash();
   for (const auto& tensor : trainer.learner().model_tensors())
-    outcome.model.insert(outcome.model.end(), tensor.values, tensor.values + tensor.elements());
+    outcome.model.insert(outcome.model.end(), tensor.values, tensor.values + tensor.elements);
   return outcome;
 }
 
