@@ -16,7 +16,7 @@ Sections: ${all[*]} (default: all)
 Installs the peers (PyTorch into build/venv), builds build/bench, runs each section's tests/bench/SECTION/run.py, which measures ours and the peers in
 turn, and puts its tables into docs/benchmarks.md. Remarks there outside a section's marks stay. ARGUMENTs go to each run.py: sizes
 for a trial, as \`train -- --rounds 1 --share 0.1\`.
-Nothing else should run on the machine meanwhile, and nothing but that page and its picture may differ from the commit that the page will name.
+Nothing else should run on the machine meanwhile, and nothing but that page and its pictures may differ from the commit that the page will name.
 TEXT
 }
 
@@ -43,7 +43,7 @@ for section in "${sections[@]}"; do
 done
 
 # A figure can be made again from the commit that it names, or it is none.
-changed=$(git status --porcelain -- . ':!docs/benchmarks.md' ':!docs/benchmarks.svg')
+changed=$(git status --porcelain -- . ':!docs/benchmarks.md' ':!docs/benchmarks.svg' ':!docs/parallel.svg')
 if [ -n "$changed" ]; then
   {
     echo "bench.sh: the tree differs from $(git rev-parse --short HEAD), so no commit would have these figures; commit or stash first:"
@@ -81,6 +81,13 @@ for section in "${sections[@]}"; do
   fi
 done
 scripts/benchmarks_picture.py || failed+=(picture)
+if [ build/bench/results/parallel.json -nt "$installed" ]; then
+  if build/venv/bin/python scripts/plot.py --bench build/bench/results/parallel.json --output build/bench/results --format svg; then
+    cp build/bench/results/memory.svg docs/parallel.svg
+  else
+    failed+=("picture of memory")
+  fi
+fi
 if [ ${#failed[@]} -gt 0 ]; then
   echo "bench: failed, and left as they were in docs/benchmarks.md: ${failed[*]}" >&2
   exit 1

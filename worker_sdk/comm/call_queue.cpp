@@ -69,10 +69,16 @@ struct CallQueue::Item : Work {
     if (error) std::rethrow_exception(error);
   }
 
-  void finish(std::exception_ptr failure) {
+  std::optional<Interval> interval() override {
+    const std::lock_guard lock(mutex);
+    return done ? std::optional(time) : std::nullopt;
+  }
+
+  void finish(Interval ran, std::exception_ptr failure) {
     {
       const std::lock_guard lock(mutex);
       done = true;
+      time = ran;
       error = std::move(failure);
     }
     changed.notify_all();
@@ -83,6 +89,7 @@ struct CallQueue::Item : Work {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
+  Interval time;
   std::exception_ptr error;
 };
 
@@ -130,6 +137,7 @@ void CallQueue::work_off() {
     if (items_.empty()) return;
     const std::shared_ptr<Item> item = items_.front();
     lock.unlock();
+    const Clock::time_point begin = Clock::now();
     std::exception_ptr error;
     try {
       group_.execute(item->batch);
@@ -137,12 +145,13 @@ void CallQueue::work_off() {
     } catch (...) {
       error = std::current_exception();
     }
+    const Clock::time_point end = Clock::now();
     // A waiting thread may destroy the group at once, so the call must have left the queue before.
     lock.lock();
     items_.pop_front();
     finishing_ = true;
     lock.unlock();
-    item->finish(error);
+    item->finish({begin, end}, error);
     lock.lock();
     finishing_ = false;
     changed_.notify_all();

@@ -58,6 +58,15 @@ class Work {
   /// Waits until the call is complete. Throws the call's error, or Error (deadline) after `limit`; the call
   /// itself goes on then, with the deadline of its group.
   virtual void wait(std::optional<std::chrono::milliseconds> limit = std::nullopt) = 0;
+
+  struct Interval {
+    std::chrono::steady_clock::time_point begin;
+    std::chrono::steady_clock::time_point end;
+  };
+
+  /// The time from the turn of the call in its group to its end. Nothing before it is complete, and for a
+  /// call on a device.
+  virtual std::optional<Interval> interval() { return std::nullopt; }
 };
 
 /// Ranks of one job and the calls between them.

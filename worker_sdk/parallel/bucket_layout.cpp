@@ -65,11 +65,25 @@ void plan_norm_blocks(const std::vector<ParameterSpec>& parameters, BucketLayout
   }
 }
 
+/// The number of bytes at which a bucket is closed. Of zero2 two buckets of gradients are in flight, which
+/// shall be an eighth of the model at the most: in larger ones it would hold more than zero1.
+std::size_t bucket_bytes_of(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options) {
+  if (options.sharding.form != Form::zero2) return options.bucket_bytes;
+  constexpr std::size_t kLeast = std::size_t{1} << 20;
+  std::size_t floats = 0;
+  for (const ParameterSpec& parameter : parameters) {
+    require_valid(parameter);
+    floats += aligned(parameter.elements());
+  }
+  return std::min(options.bucket_bytes, std::max(kLeast, floats * sizeof(float) / 16));
+}
+
 /// Decides where buckets end.
 class Cuts {
  public:
   Cuts(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options)
       : options_(options),
+        bucket_bytes_(bucket_bytes_of(parameters, options)),
         last_(begin_of_last_bucket(parameters, options.last_bucket_bytes)),
         unit_floats_(parameters.size()) {
     if (options.sharding.form < Form::zero2) return;
@@ -92,12 +106,12 @@ class Cuts {
     if (in_unit) return false;
     const std::size_t bytes = buckets.back().elements * sizeof(float);
     if (form == Form::fsdp) return bytes + unit_floats_[i] * sizeof(float) > options_.sharding.unit_bytes;
-    return bytes >= (buckets.size() <= 1 ? options_.first_bucket_bytes : options_.bucket_bytes) ||
-           i + 1 == last_;
+    return bytes >= (buckets.size() <= 1 ? options_.first_bucket_bytes : bucket_bytes_) || i + 1 == last_;
   }
 
  private:
   const ReducerOptions& options_;
+  const std::size_t bucket_bytes_;
   const std::size_t last_;
   std::vector<std::size_t> unit_floats_;  ///< floats of the unit whose last parameter this is; otherwise 0
 };

@@ -49,7 +49,8 @@ struct Sharding {
 };
 
 struct ReducerOptions {
-  /// A bucket is closed when it reaches this many bytes. Default: 25 MiB, as PyTorch's DDP.
+  /// A bucket is closed when it reaches this many bytes; with the form zero2 at the latest when it has a
+  /// sixteenth of the model, or 1 MiB. Default: 25 MiB, as PyTorch's DDP.
   std::size_t bucket_bytes = std::size_t{25} << 20;
   /// The number of bytes at which the bucket that is reduced first is closed, smaller so that reducing starts
   /// early. Default: 1 MiB.

@@ -72,6 +72,22 @@ Places plan_places(std::span<const std::size_t> sizes, std::size_t ahead) {
   return places;
 }
 
+std::vector<std::size_t> plan_uses(std::span<const std::size_t> bucket_of,
+                                   std::span<const std::size_t> segment_of, bool trains) {
+  std::vector<std::size_t> uses(bucket_of.begin(), bucket_of.end());
+  if (!trains) return uses;
+  for (std::size_t end = bucket_of.size(); end > 0;) {
+    std::size_t begin = end - 1;
+    while (begin > 0 && segment_of[begin - 1] == segment_of[end - 1]) --begin;
+    if (segment_of[begin] != segment_of.back())
+      uses.insert(uses.end(), bucket_of.begin() + static_cast<std::ptrdiff_t>(begin),
+                  bucket_of.begin() + static_cast<std::ptrdiff_t>(end));
+    for (std::size_t unit = end; unit-- > begin;) uses.push_back(bucket_of[unit]);
+    end = begin;
+  }
+  return uses;
+}
+
 bool overlap(const Places& places, std::span<const std::size_t> sizes, std::size_t a, std::size_t b) {
   return places.begins[a] < places.begins[b] + sizes[b] && places.begins[b] < places.begins[a] + sizes[a];
 }

@@ -50,6 +50,13 @@ struct OwnPart {
 OwnPart own_part(const BucketLayout& layout, const ShardLayout& shards, std::size_t parameter,
                  std::size_t elements);
 
+/// The order in which a pass of a network uses its units, as the buckets that hold them: forward through all,
+/// then, with `trains`, backward from the last one on. The units of each segment but the last are computed
+/// again before backward goes through them. `bucket_of` and `segment_of` are those of each unit; segments
+/// ascend.
+std::vector<std::size_t> plan_uses(std::span<const std::size_t> bucket_of,
+                                   std::span<const std::size_t> segment_of, bool trains);
+
 /// Places in one piece of memory for blocks of which only few are used at a time.
 struct Places {
   std::vector<std::size_t> begins;  ///< first float of each block

@@ -14,18 +14,42 @@ UnitValues::UnitValues(const BucketLayout& layout, const ShardLayout& shards, Pr
   memory_ = static_cast<float*>(group_->allocate(places_.floats * sizeof(float)));
 }
 
-void UnitValues::begin(const float* values, std::size_t bucket, bool backward) {
-  if (under_way_[bucket] == nullptr) start(values, bucket);
-  wait(bucket);
-  for (std::size_t k = 1; k <= ahead_; ++k) {
-    if (backward ? bucket + k >= sizes_.size() : bucket < k) return;
-    const std::size_t next = backward ? bucket + k : bucket - k;
-    if (under_way_[next] == nullptr) start(values, next);
+void UnitValues::begin_pass() {
+  under_way_.assign(under_way_.size(), nullptr);
+  used_.reset();
+}
+
+std::optional<Work::Interval> UnitValues::begin(const float* values, std::span<const std::size_t> uses) {
+  const std::size_t bucket = uses.front();
+  std::optional<Work::Interval> gathered;
+  if (used_ != bucket) {
+    if (under_way_[bucket] == nullptr) start(values, bucket);
+    gathered = wait(bucket);
+    used_ = bucket;
   }
+  std::size_t last = bucket;
+  std::size_t ahead = 0;
+  for (const std::size_t next : uses.subspan(1)) {
+    if (next == last) continue;
+    last = next;
+    if (++ahead > ahead_) break;
+    if (under_way_[next] != nullptr) continue;
+    if (!is_free(next)) break;
+    start(values, next);
+  }
+  return gathered;
+}
+
+/// Whether nothing is in the place of a bucket that is in use, or is still to be used.
+bool UnitValues::is_free(std::size_t bucket) const {
+  for (std::size_t other = 0; other < sizes_.size(); ++other)
+    if ((under_way_[other] != nullptr || used_ == other) && overlap(places_, sizes_, bucket, other))
+      return false;
+  return true;
 }
 
 const float* UnitValues::gather(const float* values, std::size_t bucket) {
-  under_way_.assign(under_way_.size(), nullptr);
+  begin_pass();
   start(values, bucket);
   wait(bucket);
   return place(bucket);
@@ -42,8 +66,10 @@ void UnitValues::start(const float* values, std::size_t bucket) {
 }
 
 /// Waits for a bucket. Then it counts as not gathered, so that the next use gathers it again.
-void UnitValues::wait(std::size_t bucket) {
-  std::exchange(under_way_[bucket], nullptr)->wait();
+std::optional<Work::Interval> UnitValues::wait(std::size_t bucket) {
+  const std::shared_ptr<Work> work = std::exchange(under_way_[bucket], nullptr);
+  work->wait();
+  return work->interval();
 }
 
 }  // namespace muster::parallel

@@ -9,14 +9,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace muster::parallel {
 
 /// Gathers buckets of values over a group of its own, so that its calls and the sums of gradients do not wait
-/// for each other. A bucket's place never changes; only buckets that are near each other in the order of use
-/// have separate places. One thread; every rank makes the same calls.
+/// for each other. A bucket's place never changes; only buckets that are near each other in the model have
+/// separate places. One thread; every rank makes the same calls.
 class UnitValues {
  public:
   /// `shards` and `group` outlive this object. `ahead` buckets are gathered while one is used. A collective
@@ -25,10 +27,13 @@ class UnitValues {
 
   float* place(std::size_t bucket) const { return memory_ + places_.begins[bucket]; }
 
-  /// Waits until the bucket is in its place, where it stays until begin() of a bucket that overlaps it, and
-  /// starts to gather the buckets that come next: forward goes down to bucket 0, backward up from it.
-  /// `values`: the arena of shards, as it is now.
-  void begin(const float* values, std::size_t bucket, bool backward);
+  /// A pass begins: values may have changed, and nothing that was gathered before counts.
+  void begin_pass();
+
+  /// Waits until the first bucket of `uses` is in its place, where it stays until begin() of another one, and
+  /// starts to gather those that the pass uses next, as far as their places are free. `values`: the arena of
+  /// shards, as it is now. Returns when the bucket was gathered; nothing if it is the one that was used last.
+  std::optional<Work::Interval> begin(const float* values, std::span<const std::size_t> uses);
 
   /// Gathers one bucket, for use outside of a pass, and none ahead.
   const float* gather(const float* values, std::size_t bucket);
@@ -42,7 +47,7 @@ class UnitValues {
 
  private:
   void start(const float* values, std::size_t bucket);
-  void wait(std::size_t bucket);
+  std::optional<Work::Interval> wait(std::size_t bucket);
 
   const ShardLayout& shards_;
   const std::size_t ahead_;
@@ -50,7 +55,10 @@ class UnitValues {
   Places places_;
   std::unique_ptr<ProcessGroup> group_;
   float* memory_;
+  bool is_free(std::size_t bucket) const;
+
   std::vector<std::shared_ptr<Work>> under_way_;  ///< the gathering of each bucket; null: not gathered
+  std::optional<std::size_t> used_;               ///< the bucket that is in use
 };
 
 }  // namespace muster::parallel

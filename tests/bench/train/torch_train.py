@@ -2,7 +2,8 @@
 """The network, batch and optimizer of muster-train in PyTorch, on random images; prints images/s of each epoch.
 
 torch_train.py --model NAME --precision fp32|bf16 --threads N --batch-size N --images N --epochs N [--layout nchw|channels_last]
-With RANK and WORLD_SIZE set: DistributedDataParallel over Gloo, each rank on its share. Nothing but the training steps is
+    [--form ddp|fsdp2] [--optimizer sgd|adamw]
+With RANK and WORLD_SIZE set: DistributedDataParallel or FSDP2 over Gloo, each rank on its share. Nothing but the training steps is
 timed; images lie in memory as the network reads them, so that PyTorch is spared what muster-train does from bytes.
 """
 import argparse
@@ -19,6 +20,17 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import models  # noqa: E402
 
 
+def sharded(network):
+    """FSDP2 as its users write it: each layer or block is a unit, and what is left is one."""
+    from torch.distributed.fsdp import fully_shard
+    for child in network.children():
+        for unit in child if isinstance(child, (torch.nn.Sequential, torch.nn.ModuleList)) else [child]:
+            # What is read and not called stays with the whole.
+            if any(True for _ in unit.parameters()) and not isinstance(unit, torch.nn.Embedding):
+                fully_shard(unit)
+    return fully_shard(network)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
@@ -27,6 +39,8 @@ def main():
     parser.add_argument("--batch-size", type=int, required=True)
     parser.add_argument("--images", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
+    parser.add_argument("--form", choices=("ddp", "fsdp2"), default="ddp")
+    parser.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
     parser.add_argument("--layout", choices=("nchw", "channels_last"), default="channels_last")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -37,12 +51,15 @@ def main():
     network = models.make(options.model).to(memory_format=layout)
     if world > 1:
         dist.init_process_group("gloo")
-        network = DistributedDataParallel(network, gradient_as_bucket_view=True)
+        network = sharded(network) if options.form == "fsdp2" else DistributedDataParallel(network, gradient_as_bucket_view=True)
     shape = (32, 32, 3) if layout is torch.channels_last else (3, 32, 32)
     order = (0, 3, 1, 2) if layout is torch.channels_last else (0, 1, 2, 3)
     images = torch.randn(options.images // world, *shape)
     labels = torch.randint(0, 10, (options.images // world,))
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, fused=True)
+    if options.optimizer == "adamw":
+        optimizer = torch.optim.AdamW(network.parameters(), lr=0.001, fused=True)
+    else:
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, fused=True)
     for _ in range(options.epochs):
         start = time.perf_counter()
         for batch in torch.randperm(len(labels)).split(options.batch_size):

@@ -141,9 +141,10 @@ def test_out_of_memory(_folder):
         return
     script = f'ulimit -v 1200000; exec {TRAIN} "$@"'
     task = ["--threads", "1", "--data", "synthetic:8000", "--model", "resnet18", "--batch-size", "4000"]
-    said = require(muster_run(["--nproc-per-node", "2", "--no-python", "sh", "-c", script, "sh", *task], check=False),
-                   " of it, and got no more for steps of --batch-size 4000; give a smaller one")
-    assert " MB of it" in said, said
+    for form, advice in (("ddp", "--parallel fsdp keeps a part of it on each rank"), ("fsdp", "a unit of it is too large, --prefetch-units 0")):
+        said = require(muster_run(["--nproc-per-node", "2", "--no-python", "sh", "-c", script, "sh", *task, "--parallel", form], check=False),
+                       " of it, and got no more for steps of --batch-size 4000; give a smaller one")
+        assert " MB of it" in said and advice in said, said
 
 
 def start_worker_script(folder):

@@ -58,10 +58,12 @@ sys.exit(code)
 """
 
 
+TASK_OF_PEAKS = ["--data", "synthetic:16", "--batch-size", "2", "--model", "mlp-8", "--optimizer", "adamw"]
+
+
 def peaks(folder, *arguments):
     """The peak of each rank's process, in bytes."""
-    run([MUSTER, "run", "-n", "4", "python3", "-c", PEAK, folder, TRAIN, "--data", "synthetic:16", "--batch-size", "2", "--model", "mlp-8",
-         "--optimizer", "adamw", "--parallel", "fsdp", *arguments], OMP_NUM_THREADS="1")
+    run([MUSTER, "run", "-n", "4", "python3", "-c", PEAK, folder, TRAIN, *TASK_OF_PEAKS, *arguments], OMP_NUM_THREADS="1")
     found = []
     for rank in range(4):
         with open(os.path.join(folder, f"peak.{rank}"), encoding="ascii") as file:
@@ -73,9 +75,9 @@ def test_memory_of_a_checkpoint(folder):
     """Saving costs a rank a copy of its part, P + O over 4 with Adam's O = 2P, and a unit at the most; so do loading, and the export."""
     parameters, unit = 4 * 8_407_050, 4 * 3072 * 1024
     keep = ["--checkpoint-dir", os.path.join(folder, "keep"), "--checkpoint-every", "1"]
-    without = peaks(folder, "--epochs", "2")
+    without = peaks(folder, "--parallel", "fsdp", "--epochs", "2")
     for arguments in (["--epochs", "1", *keep], ["--epochs", "2", *keep], ["--epochs", "2", "--export", os.path.join(folder, "weights")]):
-        found = peaks(folder, *arguments)
+        found = peaks(folder, "--parallel", "fsdp", *arguments)
         most = [peak + 3 * parameters / 4 + unit for peak in without]
         assert all(a <= b for a, b in zip(found, most)), (without, found, most)
 
@@ -111,6 +113,25 @@ def test_metrics(folder):
     assert found["ddp"]["parameters"] > 1.3 * found["fsdp"]["parameters"], found
     assert found["ddp"]["optimizer_state"] > 1.9 * found["fsdp"]["optimizer_state"], found
     assert 1.49 < found["fsdp"]["payload"] / found["ddp"]["payload"] < 1.51, found
+
+
+def test_trace(folder):
+    """Gathers are in the trace, and sums have the name of their call."""
+    found = {}
+    for form in ("ddp", "zero1", "fsdp"):
+        path = os.path.join(folder, form)
+        train(*TASK, "--max-steps", "2", "--parallel", form, "--profile", path)
+        with open(path, encoding="utf-8") as file:
+            found[form] = {event["name"] for event in json.load(file)["traceEvents"] if event["ph"] == "X"}
+    assert "all_reduce" in found["ddp"] and "reduce_scatter" not in found["ddp"] and "all_gather" not in found["ddp"], found
+    assert "reduce_scatter" in found["zero1"] and "all_reduce" not in found["zero1"], found
+    assert {"reduce_scatter", "all_gather", "wait for a unit"} <= found["fsdp"], found
+
+
+def test_a_report_names_the_unit():
+    """A call that fails says which parameters it was to gather."""
+    result = train(*TASK, "--model", "mlp-8", "--parallel", "fsdp", check=False, MUSTER_FAULT="error@1:all_gather:4")
+    assert result.returncode != 0 and re.search("the call was to gather the parameters of (fc|layer)", result.stderr), result.stderr
 
 
 def test_refused():

@@ -100,6 +100,10 @@ std::optional<std::string> AsyncWriter::poll() {
   return impl_->take();
 }
 
+std::size_t AsyncWriter::copy_bytes() const {
+  return impl_->buffer.size();
+}
+
 bool AsyncWriter::is_busy() const {
   const std::lock_guard held(impl_->mutex);
   return impl_->busy;

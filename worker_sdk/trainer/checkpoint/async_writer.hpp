@@ -33,6 +33,8 @@ class AsyncWriter {
   /// The result of the work, once; nothing while it is under way. Does not wait.
   std::optional<std::string> poll();
   bool is_busy() const;
+  /// The bytes of the copy.
+  std::size_t copy_bytes() const;
   /// Waits for the result. Throws Error (deadline) where the work takes too long; it is then still under way.
   std::string wait();
 

@@ -49,6 +49,9 @@ class CheckpointWriter {
   /// step may call it.
   std::string poll();
 
+  /// The bytes of the copy, which is kept from one checkpoint to the next.
+  std::size_t copy_bytes() const { return writer_.copy_bytes(); }
+
   /// Returns as poll(), when nothing is held or being written any more. Throws Error (deadline) when a write
   /// takes too long.
   std::string wait();

@@ -68,6 +68,9 @@ class Checkpointing {
   /// Writes the weights for other programs. Waits for the checkpoint under way.
   void finish();
 
+  /// The bytes of the copy of this rank's state that is kept for the next checkpoint.
+  std::size_t copy_bytes() const { return writer_ ? writer_->copy_bytes() : 0; }
+
  private:
   using Opener = std::function<checkpoint::Checkpoint(const std::string& path, const checkpoint::Share&)>;
 

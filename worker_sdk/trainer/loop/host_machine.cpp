@@ -60,8 +60,7 @@ class HostMachine final : public Machine {
       exchange_ = make_group_statistics(group);
       network.sync_batch_norm = exchange_.get();
     }
-    network.keep_weight_copies =
-        !(options_.reducer.sharding.form == Form::fsdp && group_ != nullptr && group_->size() > 1);
+    network.keep_weight_copies = keeps_weight_copies(options_, group_ == nullptr ? 1 : group_->size());
     if (options_.replicas > 1) {
       auto replicas = nn::make_data_parallel(description_, network, options_.replicas);
       replicas_ = replicas.get();
@@ -74,7 +73,7 @@ class HostMachine final : public Machine {
     test_ = batches_of(task, samples, description_, network_->spec(), false);
     reducer_.emplace(network_->spec().parameters, group, reducer_options());
     if (reducer_->shards() != nullptr) {
-      shards_.emplace(*reducer_, *network_, *group, options_.units_ahead());
+      shards_.emplace(*reducer_, *network_, *group, options_.reducer.sharding.prefetch);
       make_arenas(memory_, reducer_->layout(), shards_->values(), shards_->slots());
     } else {
       make_arenas(memory_, reducer_->layout(), reducer_->gradients());

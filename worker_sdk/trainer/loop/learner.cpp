@@ -243,8 +243,9 @@ void Learner::account(unsigned parts, StepTimes& times) {
   }
   const StepTiming& timing = machine_->timing();
   account_buckets(timing, times);
+  account_units(parts, times);
   if (recorder_ == nullptr) return;
-  recorder_->buckets(timing, steps_);
+  recorder_->buckets(timing, is_in_shards() ? "reduce_scatter" : "all_reduce", steps_);
   recorder_->span("wait for gradients", Lane::compute, timing.waited, timing.finished, steps_);
   recorder_->arrival(timing.buckets.back().reduced - timing.buckets.back().ready);
 }
@@ -269,6 +270,27 @@ void Learner::account_buckets(const StepTiming& timing, StepTimes& times) const 
   times.exposed = seconds(exposed);
   times.communication = seconds(timing.communication() + (timing.met - timing.meeting));
   times.optimizer = seconds(timing.exposed() - exposed - late);
+}
+
+/// Waits for units are part of what forward and backward take, and are communication that nothing hid.
+void Learner::account_units(unsigned parts, StepTimes& times) {
+  if (!is_in_shards()) return;
+  for (const UnitWait& wait : machine_->shards()->take_waits()) {
+    for (unsigned place = 0; place < parts; ++place) {
+      const auto of = [&](Moment begin, Moment end) {
+        return seconds(
+            overlap(wait.asked, wait.there, machine_->time_of(place, begin), machine_->time_of(place, end)));
+      };
+      times.forward -= of(Moment::begun, Moment::turned);
+      times.backward -= of(Moment::turned, Moment::ended);
+    }
+    times.exposed += seconds(wait.there - wait.asked);
+    if (wait.gathered) times.communication += seconds(wait.gathered->end - wait.gathered->begin);
+    if (recorder_ == nullptr) continue;
+    recorder_->span("wait for a unit", Lane::compute, wait.asked, wait.there, steps_);
+    if (wait.gathered)
+      recorder_->span("all_gather", Lane::gathering, wait.gathered->begin, wait.gathered->end, steps_);
+  }
 }
 
 void Learner::begin_evaluation(BatchPlan batches) {

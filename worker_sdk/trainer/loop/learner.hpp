@@ -52,14 +52,12 @@ struct LearnerOptions {
   /// Options of the reducer, also for clipping (max_norm), compression (hook) and the deterministic world.
   /// The learner sets `bucket_step` itself.
   ReducerOptions reducer;
-
-  /// Units that the form fsdp gathers ahead. None where activations are computed again: units are then not
-  /// used in their order alone, and one that was gathered behind its step in backward would be stale.
-  std::size_t units_ahead() const {
-    const bool in_order = activation_checkpoints.kind == nn::ActivationCheckpoints::Kind::none;
-    return in_order ? reducer.sharding.prefetch : 0;
-  }
 };
+
+/// Whether kernels may keep copies of weights in their own layout: not where weights are there for a moment.
+inline bool keeps_weight_copies(const LearnerOptions& options, int ranks) {
+  return options.reducer.sharding.form != Form::fsdp || ranks == 1;
+}
 
 /// Describes the work of a learner.
 struct LearnerTask {
@@ -240,6 +238,7 @@ class Learner {
   void learn(const Part& part);
   void account(unsigned parts, StepTimes& times);
   void account_buckets(const StepTiming& timing, StepTimes& times) const;
+  void account_units(unsigned parts, StepTimes& times);
   void swap_average();
   nn::DropoutKey draws(unsigned place, std::size_t images) const;
   const float* test_logits(std::size_t count);

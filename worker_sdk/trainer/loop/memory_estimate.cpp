@@ -75,7 +75,7 @@ Arenas arenas_of(const nn::Plan& plan, const LearnerOptions& learner, int ranks)
   for (const parallel::Bucket& bucket : layout.buckets) sizes.push_back(bucket.elements);
   const auto in_use = [&](std::size_t ahead) { return parallel::plan_places(sizes, ahead).floats; };
   const std::size_t shards = parallel::plan_shards(layout, 0, ranks).elements;
-  return {form == Form::fsdp ? shards + in_use(learner.units_ahead()) : all,
+  return {form == Form::fsdp ? shards + in_use(options.sharding.prefetch) : all,
           form == Form::zero1 ? all : shards + in_use(1), shards, all};
 }
 
@@ -142,7 +142,7 @@ std::string form_of(const TrainerOptions& options, int ranks) {
 
 std::size_t MemoryEstimate::total() const {
   return table.parameters + table.gradients + table.optimizer_state + table.average + table.activations +
-         table.workspace + table.data + table.replicas;
+         table.workspace + table.data + table.checkpoint + table.replicas;
 }
 
 std::vector<nn::BatchSize> batches_of(const TrainerOptions& options, const data::ImageCounts& images,
@@ -160,17 +160,20 @@ std::vector<nn::BatchSize> batches_of(const TrainerOptions& options, const data:
 }
 
 MemoryEstimate estimate_memory(const nn::Plan& plan, const TrainerOptions& options,
-                               const data::ImageCounts& images, int ranks, const KernelMemory& kernels) {
+                               const data::ImageCounts& images, int ranks, const KernelMemory& kernels,
+                               bool checkpoints) {
   MemoryEstimate estimate;
   MemoryTable& table = estimate.table;
   const LearnerOptions& learner = options.learner;
   const Arenas arenas = arenas_of(plan, learner, ranks);
   for (const ParameterSpec& buffer : plan.spec.buffers) table.parameters += floats(buffer.elements());
+  if (checkpoints) table.checkpoint = table.parameters;
   table.parameters += floats(arenas.values);
   estimate.waiting = waiting_arenas(options, ranks) * floats(arenas.waiting);
   table.gradients = floats(arenas.gradients) + estimate.waiting;
   table.optimizer_state = arenas_of_state(learner.optimizer) * floats(arenas.state);
   table.average = learner.ema_decay > 0 ? floats(arenas.state) : 0;
+  if (checkpoints) table.checkpoint += floats(arenas.state) + table.optimizer_state + table.average;
   table.data = bytes_of_data(options, images, ranks, kernels);
   const std::vector<nn::BatchSize> batches = batches_of(options, images, ranks);
   std::int64_t most = 0;

@@ -45,9 +45,10 @@ struct MemoryEstimate {
 std::vector<nn::BatchSize> batches_of(const TrainerOptions& options, const data::ImageCounts& images,
                                       int ranks);
 
-/// The memory of the rank that has the most, from the first step to the end of the first evaluation. What the
-/// backend of a group takes to send is not in it, nor the code of libraries that kernels bring into memory
-/// (up to 10 MB); of the scratch memory that oneDNN asks for some is never written.
+/// The memory of the rank that has the most, from the first step to the end of the first evaluation, and of
+/// the first checkpoint, where the run writes any (`checkpoints`). What the backend of a group takes to send
+/// is not in it, nor the code of libraries that kernels bring into memory (up to 10 MB); of the scratch
+/// memory that oneDNN asks for some is never written.
 ///
 /// With P bytes of parameters and O of the optimizer's state (and of the average of weights), all in floats:
 /// - ddp: 2P + O, activations and workspace for the rank's batch.
@@ -55,8 +56,10 @@ std::vector<nn::BatchSize> batches_of(const TrainerOptions& options, const data:
 ///   for its share; and for each other replica 2P, activations and workspace for its share.
 /// - zero1, zero2, fsdp on n ranks: 2P + O/n; P + (P+O)/n and the gradients of the two largest neighbouring
 ///   buckets; (2P+O)/n and the two largest neighbouring units, as parameters and as gradients.
+/// - a checkpoint: P + O more, in shards (P+O)/n.
 MemoryEstimate estimate_memory(const nn::Plan& plan, const TrainerOptions& options,
-                               const data::ImageCounts& images, int ranks, const KernelMemory& kernels);
+                               const data::ImageCounts& images, int ranks, const KernelMemory& kernels,
+                               bool checkpoints = false);
 
 /// The largest batch of a rank, up to `most`, for which total(batch) is not above `free`; 0: there is none.
 /// `total` grows with the batch, nearly in a straight line.

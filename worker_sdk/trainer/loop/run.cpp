@@ -202,7 +202,8 @@ void Run::finish(const Score& test) {
   if (!speaks()) return;
   log_->evaluation(trainer_.position(), test, elapsed());
   write_(time_table(mean, trainer_.profile().steps(), world_.info().size));
-  const MemoryTable memory = trainer_.memory();
+  MemoryTable memory = trainer_.memory();
+  memory.checkpoint = checkpoints_.copy_bytes();
   log_->memory(trainer_.position(), memory, elapsed());
   write_(memory_table(memory));
   if (const auto replicas = trainer_.learner().replicas()) {

@@ -146,6 +146,7 @@ void RunLog::memory(const Position& position, const MemoryTable& memory, Seconds
                  .add("gradients", bytes(memory.gradients))
                  .add("optimizer_state", bytes(memory.optimizer_state))
                  .add("average", bytes(memory.average))
+                 .add("checkpoint", bytes(memory.checkpoint))
                  .add("activations", bytes(memory.activations))
                  .add("workspace", bytes(memory.workspace))
                  .add("data", bytes(memory.data))

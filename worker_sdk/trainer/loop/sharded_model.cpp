@@ -7,8 +7,14 @@ namespace muster::train {
 
 ShardedModel::ShardedModel(Reducer& reducer, nn::Network& network, ProcessGroup& group, std::size_t ahead)
     : reducer_(reducer), shards_(*reducer.shards()), group_(group) {
-  for (const nn::ParameterUnit& unit : network.units())
+  std::vector<std::size_t> segments;
+  for (const nn::ParameterUnit& unit : network.units()) {
     bucket_of_.push_back(reducer.layout().bucket_of[unit.first]);
+    unit_names_.push_back(unit.name);
+    segments.push_back(unit.segment);
+  }
+  train_uses_ = parallel::plan_uses(bucket_of_, segments, true);
+  test_uses_ = parallel::plan_uses(bucket_of_, segments, false);
   if (!has_whole_values()) units_.emplace(reducer.layout(), layout(), group, ahead);
   if (shards_.shares_places()) network.set_unit_user(this);
 }
@@ -63,18 +69,48 @@ void ShardedModel::abort(const std::string& reason) {
   if (units_) units_->abort(reason);
 }
 
-void ShardedModel::begin_unit(std::size_t unit, bool backward) {
-  const std::size_t bucket = bucket_of_[unit];
-  if (used_ == bucket) return;
-  used_ = bucket;
-  if (units_) units_->begin(values(), bucket, backward);
-  if (backward) reducer_.enter(bucket);
+void ShardedModel::begin_pass(bool trains) {
+  trains_ = trains;
+  uses_ = trains ? train_uses_ : test_uses_;
+  entered_.reset();
+  if (units_) units_->begin_pass();
 }
 
-/// Behind the last unit of a bucket it has to be gathered anew.
-void ShardedModel::end_unit(std::size_t unit, bool backward) {
-  const bool is_last = backward ? unit == 0 : unit + 1 == bucket_of_.size();
-  if (is_last || bucket_of_[backward ? unit - 1 : unit + 1] != bucket_of_[unit]) used_.reset();
+void ShardedModel::begin_unit(std::size_t unit, bool backward) {
+  const std::size_t bucket = bucket_of_[unit];
+  UnitWait wait;
+  wait.asked = std::chrono::steady_clock::now();
+  if (units_) wait.gathered = gather_in_pass(bucket);
+  const bool enters = backward && entered_ != bucket;
+  if (enters) {
+    reducer_.enter(bucket);
+    entered_ = bucket;
+  }
+  if (!trains_ || (!enters && !wait.gathered)) return;
+  wait.there = std::chrono::steady_clock::now();
+  waits_.push_back(wait);
+}
+
+/// In the order of plan_uses(); what is used beside it is gathered alone.
+std::optional<Work::Interval> ShardedModel::gather_in_pass(std::size_t bucket) {
+  const bool is_next = !uses_.empty() && uses_.front() == bucket;
+  const std::span<const std::size_t> uses = is_next ? uses_ : std::span<const std::size_t>(&bucket, 1);
+  if (is_next) uses_ = uses_.subspan(1);
+  try {
+    return units_->begin(values(), uses);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                std::string(error.what()) + "; the call was to gather the parameters of " + units_of(bucket));
+  }
+}
+
+/// "fc1", or "conv1 to layer1.0" of a bucket with several units.
+std::string ShardedModel::units_of(std::size_t bucket) const {
+  const auto first = std::find(bucket_of_.begin(), bucket_of_.end(), bucket);
+  const auto last = std::find(bucket_of_.rbegin(), bucket_of_.rend(), bucket);
+  const std::string& begin = unit_names_[static_cast<std::size_t>(first - bucket_of_.begin())];
+  const std::string& end = unit_names_[static_cast<std::size_t>(bucket_of_.rend() - last) - 1];
+  return begin == end ? begin : begin + " to " + end;
 }
 
 }  // namespace muster::train

@@ -7,13 +7,24 @@
 #include "worker_sdk/parallel/unit_values.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::train {
+
+/// A wait of the network for one of its units.
+struct UnitWait {
+  std::chrono::steady_clock::time_point asked;  ///< when the network came to the unit
+  /// When its parameters were there, and in backward the place for its gradients was free.
+  std::chrono::steady_clock::time_point there;
+  std::optional<Work::Interval> gathered;  ///< when the parameters were gathered
+};
 
 /// One thread.
 class ShardedModel final : public nn::UnitUser {
@@ -54,21 +65,33 @@ class ShardedModel final : public nn::UnitUser {
   /// Of calls that are none of the group's.
   std::uint64_t payload() const { return units_ ? units_->payload() : 0; }
 
+  /// The waits in training since the last call, in their order.
+  std::vector<UnitWait> take_waits() { return std::exchange(waits_, {}); }
+
   /// The other ranks do not wait for this one any more.
   void abort(const std::string& reason);
 
+  void begin_pass(bool trains) override;
   void begin_unit(std::size_t unit, bool backward) override;
-  void end_unit(std::size_t unit, bool backward) override;
 
   bool takes_values_away() const override { return !has_whole_values(); }
 
  private:
+  std::optional<Work::Interval> gather_in_pass(std::size_t bucket);
+  std::string units_of(std::size_t bucket) const;
+
   Reducer& reducer_;
   parallel::ShardedBuckets& shards_;
   ProcessGroup& group_;
-  std::vector<std::size_t> bucket_of_;         ///< of each unit
+  std::vector<std::size_t> bucket_of_;  ///< of each unit
+  std::vector<std::string> unit_names_;
+  std::vector<UnitWait> waits_;
   std::optional<parallel::UnitValues> units_;  ///< fsdp
-  std::optional<std::size_t> used_;            ///< the bucket whose parameters are in use
+  std::vector<std::size_t> train_uses_;        ///< buckets, in the order of a pass
+  std::vector<std::size_t> test_uses_;
+  bool trains_ = false;                 ///< the pass
+  std::span<const std::size_t> uses_;   ///< those that are left of the pass
+  std::optional<std::size_t> entered_;  ///< the bucket whose gradients are being written
 };
 
 }  // namespace muster::train

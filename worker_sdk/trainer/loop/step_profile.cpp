@@ -94,7 +94,7 @@ std::string megabytes(std::size_t bytes) {
 }
 
 std::string memory_table(const MemoryTable& memory) {
-  const std::array<std::pair<const char*, std::size_t>, 10> rows = {
+  const std::array<std::pair<const char*, std::size_t>, 11> rows = {
       {{"parameters", memory.parameters},
        {"gradients", memory.gradients},
        {"optimizer state", memory.optimizer_state},
@@ -102,6 +102,7 @@ std::string memory_table(const MemoryTable& memory) {
        {"activations", memory.activations},
        {"workspace", memory.workspace},
        {"data", memory.data},
+       {"copy for checkpoints", memory.checkpoint},
        {"other replicas", memory.replicas},
        {"process before the run", memory.empty_process},
        {"peak of the process", memory.peak_resident}}};

@@ -36,7 +36,8 @@ struct MemoryTable {
   std::size_t average = 0;  ///< the moving average of the weights (EMA)
   std::size_t activations = 0;
   std::size_t workspace = 0;
-  std::size_t data = 0;  ///< the images, and the batches that are prepared
+  std::size_t data = 0;        ///< the images, and the batches that are prepared
+  std::size_t checkpoint = 0;  ///< the copy of the state that is written beside the training
   /// All replicas of the network but the first: parameters, gradients, activations, workspace.
   std::size_t replicas = 0;
   /// What the process had in memory before it made anything of a run; 0: unknown.

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <utility>
 
 namespace muster::train {
 namespace {
@@ -25,9 +26,14 @@ std::string metadata(const char* what, int rank, int lane, const std::string& na
          json_text(name) + "}},\n";
 }
 
-std::string names_of(int rank, const std::string& host) {
-  return metadata("process_name", rank, 0, "rank " + std::to_string(rank) + " (" + host + ")") +
-         metadata("thread_name", rank, 0, "compute") + metadata("thread_name", rank, 1, "communication");
+std::string names_of(int rank, const std::string& host, const TraceRecorder& recorder) {
+  std::string text = metadata("process_name", rank, 0, "rank " + std::to_string(rank) + " (" + host + ")");
+  for (const auto& [lane, name] :
+       {std::pair(Lane::compute, "compute"), std::pair(Lane::communication, "communication"),
+        std::pair(Lane::gathering, "gathering")})
+    if (lane != Lane::gathering || recorder.uses(lane))
+      text += metadata("thread_name", rank, static_cast<int>(lane), name);
+  return text;
 }
 
 std::string bytes_of(const std::vector<double>& numbers) {
@@ -66,11 +72,11 @@ void TraceRecorder::span(const char* name, Lane lane, Time begin, Time end, std:
     ++left_out_;
 }
 
-void TraceRecorder::buckets(const StepTiming& timing, std::int64_t step) {
+void TraceRecorder::buckets(const StepTiming& timing, const char* call, std::int64_t step) {
   if (timing.met > timing.meeting)
     span("wait for late ranks", Lane::communication, timing.meeting, timing.met, step);
   for (const BucketTiming& bucket : timing.buckets) {
-    span("all_reduce", Lane::communication, bucket.started, bucket.reduced, step);
+    span(call, Lane::communication, bucket.started, bucket.reduced, step);
     if (bucket.stepped > bucket.reduced)
       span("optimizer", Lane::communication, bucket.reduced, bucket.stepped, step);
   }
@@ -151,7 +157,7 @@ std::string write_trace(const std::string& path, const TraceRecorder& recorder, 
     waits.push_back(numbers_of(bytes));
   std::string note = describe(find_straggler(waits), static_cast<int>(waits.size()));
   const std::vector<std::string> events =
-      texts_at_first(group, names_of(rank, host) + recorder.events(rank, origin));
+      texts_at_first(group, names_of(rank, host, recorder) + recorder.events(rank, origin));
   if (recorder.left_out() > 0)
     note += "; the trace is full, " + std::to_string(recorder.left_out()) + " spans at the end are left out";
   if (rank == 0) write_file(path, events, note);

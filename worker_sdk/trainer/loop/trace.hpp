@@ -5,6 +5,7 @@
 #include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/parallel/bucket_reducer.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -13,8 +14,8 @@
 
 namespace muster::train {
 
-/// Rows of a rank in the trace.
-enum class Lane : std::uint8_t { compute, communication };
+/// Rows of a rank in the trace. Units of a model in shards are gathered beside the sums of gradients.
+enum class Lane : std::uint8_t { compute, communication, gathering };
 
 /// Records what one rank does and when, up to a bound; then counts what it leaves out. One thread.
 class TraceRecorder {
@@ -26,8 +27,8 @@ class TraceRecorder {
 
   /// Records a span. `name` is a literal.
   void span(const char* name, Lane lane, Time begin, Time end, std::int64_t step);
-  /// Records when the buckets of a step were reduced and stepped.
-  void buckets(const StepTiming& timing, std::int64_t step);
+  /// Records when the buckets of a step were reduced, by calls of that name (a literal), and stepped.
+  void buckets(const StepTiming& timing, const char* call, std::int64_t step);
 
   /// Records how long this rank waited, from its last gradient until all ranks had summed it. The rank that
   /// arrives last waits the shortest; no two clocks are compared.
@@ -41,6 +42,11 @@ class TraceRecorder {
   const std::vector<double>& waits() const { return waits_; }
 
   std::size_t left_out() const { return left_out_; }
+
+  /// Whether there are spans in a row.
+  bool uses(Lane lane) const {
+    return std::any_of(spans_.begin(), spans_.end(), [lane](const Span& span) { return span.lane == lane; });
+  }
 
  private:
   struct Span {

@@ -125,17 +125,20 @@ struct ParameterUnit {
   std::string name;
   std::size_t first = 0;  ///< numbers of parameters
   std::size_t count = 0;
+  std::size_t step = 0;     ///< number in the list of steps
+  std::size_t segment = 0;  ///< number of the segment that backward computes again as a whole, ascending
 };
 
 /// Told when values of parameters are read and gradients written, for parameters that are not always there.
 class UnitUser {
  public:
   virtual ~UnitUser() = default;
-  /// From now on, up to end_unit(), forward() (or, `backward`, backward()) reads the values of the unit;
+  /// forward() begins, and with `trains` backward() comes behind it.
+  virtual void begin_pass(bool trains) = 0;
+  /// From now on, up to the next unit, forward() (or, `backward`, backward()) reads the values of this one;
   /// backward() writes its gradients.
   virtual void begin_unit(std::size_t unit, bool backward) = 0;
-  virtual void end_unit(std::size_t unit, bool backward) = 0;
-  /// Whether values are there between begin_unit() and end_unit() alone.
+  /// Whether values are there up to the next unit alone.
   virtual bool takes_values_away() const = 0;
 };
 

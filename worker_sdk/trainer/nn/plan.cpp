@@ -374,9 +374,30 @@ Plan plan_of(const Description& description) {
   plan.steps = Fusion(plan).steps(nodes);
   make_head(description, nodes.back(), plan);
   each_step(plan.steps, [&](const PlannedStep& step) { plan.spec.draws |= step.kind == StepKind::dropout; });
-  for (const PlannedStep& step : plan.steps)
-    if (step.parameters > 0) plan.units.push_back({step.name, step.parameter, step.parameters});
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    if (plan.steps[i].parameters == 0) continue;
+    const std::vector<ParameterUnit> units = units_of(plan.steps[i], i);
+    plan.units.insert(plan.units.end(), units.begin(), units.end());
+  }
   return plan;
+}
+
+std::vector<ParameterUnit> units_of(const PlannedStep& step, std::size_t number) {
+  std::vector<ParameterUnit> units;
+  std::size_t next = step.parameter;
+  bool in_order = step.kind == StepKind::residual_maps;
+  for (const PlannedStep& inner : step.body) {
+    in_order = in_order && inner.parameters > 0 && inner.parameter == next;
+    units.push_back({inner.name, inner.parameter, inner.parameters, number});
+    next += inner.parameters;
+  }
+  for (const PlannedStep& inner : step.shortcut) {
+    in_order = in_order && inner.parameter == next;
+    if (!units.empty()) units.back().count += inner.parameters;
+    next += inner.parameters;
+  }
+  if (!in_order) return {{step.name, step.parameter, step.parameters, number}};
+  return units;
 }
 
 }  // namespace muster::nn

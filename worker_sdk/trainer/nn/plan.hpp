@@ -122,6 +122,11 @@ struct Plan {
   double flops_per_image() const;
 };
 
+/// The units of a step with parameters: the step itself, but of a residual_maps step each step of the body
+/// ahead of the last one, and then that one with the shortcut, which are used together. `number` is the
+/// step's.
+std::vector<ParameterUnit> units_of(const PlannedStep& step, std::size_t number);
+
 /// Checks that each layer can read what the one ahead of it gives, and that sets of layers have what is asked
 /// for. Throws Error (invalid_argument), naming the layer, what it gets and what it needs.
 Plan plan_of(const Description& description);

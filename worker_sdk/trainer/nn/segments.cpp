@@ -128,6 +128,10 @@ std::vector<std::size_t> segments_of(const Plan& plan, const ActivationCheckpoin
 
 void set_segments(Plan& plan, const ActivationCheckpoints& checkpoints) {
   plan.segments = segments_of(plan, checkpoints);
+  for (ParameterUnit& unit : plan.units) {
+    const auto next = std::upper_bound(plan.segments.begin(), plan.segments.end(), unit.step);
+    unit.segment = static_cast<std::size_t>(next - plan.segments.begin()) - 1;
+  }
   for (const std::size_t first : plan.segments) {
     PlannedStep& step = plan.steps[first];
     if (first == 0 || step.kind != StepKind::residual_maps || !step.shortcut.empty()) continue;

@@ -61,6 +61,7 @@ Kernels kernels_on_host(const TrainOptions& options, const Job& job) {
   nn::NetworkOptions network;
   network.precision = learner.precision;
   network.activation_checkpoints = learner.activation_checkpoints;
+  network.keep_weight_copies = train::keeps_weight_copies(learner, job.ranks);
   kernels.network = nn::make_network(learner.model, network);
   kernels.free = free_memory() / static_cast<std::size_t>(job.local_ranks);
   return kernels;
@@ -157,6 +158,7 @@ std::string json_of(const Answer& answer) {
                                              {"activations", table.activations},
                                              {"workspace", table.workspace},
                                              {"data", table.data},
+                                             {"checkpoint", table.checkpoint},
                                              {"other_replicas", table.replicas},
                                              {"total", estimate.total()}}},
                                            {"activations", layers},
@@ -173,10 +175,11 @@ std::string dry_run(TrainOptions options) {
   const data::ImageCounts images = count_images(options);
   const nn::Plan plan = nn::plan_of(nn::built_in(options.run.trainer.learner.model, data::kClasses));
   const Kernels kernels = find_kernels(options, job);
+  const bool checkpoints = !options.run.checkpoints.folder.empty() && !options.run.eval_only;
   const auto estimate_of = [&](std::size_t batch) {
     train::TrainerOptions trainer = options.run.trainer;
     trainer.batch_size = batch;
-    return train::estimate_memory(plan, trainer, images, job.ranks, kernels.memory);
+    return train::estimate_memory(plan, trainer, images, job.ranks, kernels.memory, checkpoints);
   };
   const std::size_t most =
       std::clamp<std::size_t>(images.train / static_cast<std::size_t>(job.ranks), 1, kMostImages);

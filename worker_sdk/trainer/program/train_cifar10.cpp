@@ -88,13 +88,18 @@ void require_stdout() {
 }
 
 muster::Error out_of_memory(const TrainOptions& options) {
+  const bool is_fsdp = options.run.trainer.learner.reducer.sharding.form == muster::Form::fsdp;
+  const std::string of_model =
+      is_fsdp ? "a unit of it is too large, --prefetch-units 0 and a smaller --unit-mb take less"
+              : "it is too large, --parallel fsdp keeps a part of it on each rank";
   return {
       muster::ErrorCode::out_of_memory,
       "out of memory: this process had " + muster::train::megabytes(muster::train::peak_resident_bytes()) +
           " of it, and got no more for steps of --batch-size " +
           std::to_string(options.run.trainer.batch_size) +
           "; give a smaller one (with --accumulate for the same step), start fewer ranks on this host, or "
-          "raise its limit of memory"};
+          "raise its limit of memory. --dry-run tells what the batch takes and what the model: if " +
+          of_model};
 }
 
 /// Nothing: it failed, and why was said.

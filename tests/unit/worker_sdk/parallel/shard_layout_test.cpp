@@ -7,6 +7,7 @@
 #include "worker_sdk/parallel/reducer.hpp"
 #include "worker_sdk/parallel/unit_values.hpp"
 
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -121,8 +122,10 @@ TEST_CASE("Parameters are gathered for each use, in both directions, and so ofte
       const ShardLayout shards = plan_shards(layout, group.rank(), 3);
       UnitValues units(layout, shards, group, ahead);
       std::vector<float> values(shards.elements);
-      const auto use = [&](std::size_t bucket, bool backward, float pass) {
-        units.begin(values.data(), bucket, backward);
+      const std::vector<std::size_t> bucket_of = {2, 1, 0};
+      const auto use = [&](std::span<const std::size_t> uses, float pass) {
+        const std::size_t bucket = uses.front();
+        units.begin(values.data(), uses);
         for (std::size_t i = 0; i < layout.buckets[bucket].elements; ++i)
           if (units.place(bucket)[i] != pass + static_cast<float>(layout.buckets[bucket].offset + i))
             throw std::runtime_error("bucket " + std::to_string(bucket) + " was not gathered");
@@ -132,16 +135,33 @@ TEST_CASE("Parameters are gathered for each use, in both directions, and so ofte
           for (std::size_t i = 0; i < shards.parts[b].size(); ++i)
             values[shards.parts[b].begin + i] =
                 static_cast<float>(pass) + static_cast<float>(shards.whole[b].begin + i);
-        const auto offset = static_cast<float>(pass);
-        for (std::size_t b = layout.buckets.size(); b-- > 0;) use(b, false, offset);
-        for (std::size_t b = 0; b < layout.buckets.size(); ++b) use(b, true, offset);
+        // In the last pass the first two units are computed again.
+        const std::vector<std::size_t> segment_of = {0, 0, pass == 2 ? 1U : 0U};
+        const std::vector<std::size_t> uses = plan_uses(bucket_of, segment_of, true);
+        units.begin_pass();
+        for (std::size_t i = 0; i < uses.size(); ++i)
+          use(std::span(uses).subspan(i), static_cast<float>(pass));
         group.barrier();
       }
-      if (units.payload() != 3 * 2 * shards.elements * sizeof(float) * 2)
-        throw std::runtime_error("other bytes were sent");
+      // Each bucket twice, but for the last unit, at which forward turns; in the last pass the first unit
+      // three times, and the second, at which its segment turns, twice.
+      const auto part = [&](std::size_t b) { return shards.parts[b].size(); };
+      const std::size_t floats = 3 * part(0) + 2 * (2 * part(1) + 2 * part(2)) + 2 * part(1) + 3 * part(2);
+      if (units.payload() != floats * sizeof(float) * 2)
+        throw std::runtime_error(std::to_string(units.payload()) + " bytes were sent");
     });
     CHECK(errors == std::vector<std::string>(3));
   }
+}
+
+TEST_CASE("A pass uses its units forward, again by segments, and backward") {
+  const std::vector<std::size_t> bucket_of = {4, 3, 2, 1, 0};
+  using Uses = std::vector<std::size_t>;
+  CHECK(plan_uses(bucket_of, Uses{0, 0, 0, 0, 0}, false) == Uses{4, 3, 2, 1, 0});
+  CHECK(plan_uses(bucket_of, Uses{0, 0, 0, 0, 0}, true) == Uses{4, 3, 2, 1, 0, 0, 1, 2, 3, 4});
+  CHECK(plan_uses(bucket_of, Uses{0, 0, 1, 1, 2}, true) == Uses{4, 3, 2, 1, 0, 0, 2, 1, 1, 2, 4, 3, 3, 4});
+  CHECK(plan_uses(Uses{1, 1, 0}, Uses{0, 2, 5}, true) == Uses{1, 1, 0, 0, 1, 1, 1, 1});
+  CHECK(plan_uses(Uses{0}, Uses{0}, true) == Uses{0, 0});
 }
 
 TEST_CASE("More ranks than parameters are refused") {

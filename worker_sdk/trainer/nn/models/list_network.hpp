@@ -136,8 +136,15 @@ Segments<Layers> make_segments(const Shared<Layers>& shared, const Plan& plan,
     const std::size_t end = i + 1 < count ? plan.segments[i + 1] : steps.size();
     if (count > 1) shared.room.begin_segment();
     Chain<Layers> chain = make_chain(shared, steps.subspan(first, end - first), &memory);
-    for (std::size_t step = first; step < end; ++step)
-      if (steps[step].parameters > 0) chain.set_unit(step - first, unit++);
+    for (std::size_t step = first; step < end; ++step) {
+      if (steps[step].parameters == 0) continue;
+      const std::size_t units = units_of(steps[step], step).size();
+      if (units == 1)
+        chain.set_unit(step - first, unit);
+      else
+        chain[step - first].set_units(unit);
+      unit += units;
+    }
     segments.add(std::move(chain));
   }
   shared.room.end_segments();
@@ -202,6 +209,7 @@ class ListNetwork final : public Network {
     images_ = images;
     pass_.batch = batch;
     pass_.mode = mode;
+    if (user_ != nullptr) user_->begin_pass(mode == Mode::train);
     const void* const logits = segments_.forward(images, pass_);
     return batch > 0 ? static_cast<const float*>(logits) : nullptr;
   }

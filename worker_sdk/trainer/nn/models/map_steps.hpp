@@ -151,8 +151,20 @@ class ResidualMapsStep final : public Step {
     if (shortcut_) shortcut_->weights_changed();
   }
 
+  void set_units(std::size_t first) override {
+    for (std::size_t i = 0; i < body_.size(); ++i) body_.set_unit(i, first + i);
+    unit_ = first + body_.size();
+  }
+
+  void set_unit_user(UnitUser* user) override {
+    user_ = user;
+    body_.set_unit_user(user);
+  }
+
   void forward(const void* x, const Pass& pass) override {
-    last_.measure(body_.forward(x, pass), pass);
+    const void* const middle = body_.forward(x, pass);
+    const UnitUse use(user_, unit_, *this, false);
+    last_.measure(middle, pass);
     if (shortcut_) shortcut_->measure(x, pass);
     last_.apply(x, shortcut_ ? &*shortcut_ : nullptr, result_.y.data(), result_.signs.data(), pass);
   }
@@ -161,6 +173,23 @@ class ResidualMapsStep final : public Step {
 
   Gradient backward(const Gradient& dy, const void* x, void* dx, const Pass& pass,
                     const Ready& ready) override {
+    void* const middle = body_.size() > 0 ? body_[body_.size() - 1].result() : dx;
+    const void* const past = backward_of_last(dy, x, middle, pass, ready);
+    const Gradient inner = body_.backward({middle, nullptr}, x, dx, pass, ready);
+    return {inner.one, past};
+  }
+
+  void each_result(const Watch& watch) const override {
+    body_.each_result(watch);
+    last_.each_result(watch);
+    if (shortcut_) shortcut_->each_result(watch);
+  }
+
+ private:
+  /// Of the body's last step, to `middle`, and of the shortcut. Returns what goes past the body.
+  const void* backward_of_last(const Gradient& dy, const void* x, void* middle, const Pass& pass,
+                               const Ready& ready) {
+    const UnitUse use(user_, unit_, *this, true);
     // The gradient of the sum, which goes to the body and past it, replaces the result. Aside it may replace
     // the second part of dy.
     auto* const sum = sum_aside_ ? shared_.shortcut->data() : result_.y.data();
@@ -174,23 +203,15 @@ class ResidualMapsStep final : public Step {
       past = gradient;
     }
     // From here on nobody reads x but the body's first step.
-    const std::size_t steps = body_.size();
-    const void* const input = steps > 0 ? body_[steps - 1].result() : x;
-    void* const middle = steps > 0 ? body_[steps - 1].result() : dx;
+    const void* const input = body_.size() > 0 ? body_[body_.size() - 1].result() : x;
     last_.reverse(last_.through({sum, nullptr}, nullptr), input, middle, pass, ready);
-    const Gradient inner = body_.backward({middle, nullptr}, x, dx, pass, ready);
-    return {inner.one, past};
+    return past;
   }
 
-  void each_result(const Watch& watch) const override {
-    body_.each_result(watch);
-    last_.each_result(watch);
-    if (shortcut_) shortcut_->each_result(watch);
-  }
-
- private:
   const Shared<Layers>& shared_;
   Chain<Layers> body_;
+  UnitUser* user_ = nullptr;
+  std::optional<std::size_t> unit_;  ///< that of last_ and shortcut_, where the body has units of its own
   NormedConvolution<Layers> last_;
   std::optional<NormedConvolution<Layers>> shortcut_;
   const Activation<Layers> result_;

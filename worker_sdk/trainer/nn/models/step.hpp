@@ -65,8 +65,34 @@ class Step {
   virtual Gradient backward(const Gradient& dy, const void* x, void* dx, const Pass& pass,
                             const Ready& ready) = 0;
 
+  /// Tells a step of several units (units_of()) the number of its first one.
+  virtual void set_units(std::size_t) {}
+
+  /// Of a step of several units; the user of another one is its chain's.
+  virtual void set_unit_user(UnitUser*) {}
+
   /// Shows what the layers with parameters have computed, in the order of forward().
   virtual void each_result(const Watch&) const {}
+};
+
+/// While it lives, a step uses the parameters of a unit, if it has one and somebody wants to know.
+class UnitUse {
+ public:
+  UnitUse(UnitUser* user, const std::optional<std::size_t>& unit, Step& step, bool backward)
+      : user_(unit ? user : nullptr), step_(step) {
+    if (user_ != nullptr) user_->begin_unit(*unit, backward);
+  }
+
+  ~UnitUse() {
+    if (user_ != nullptr && user_->takes_values_away()) step_.weights_changed();
+  }
+
+  UnitUse(const UnitUse&) = delete;
+  UnitUse& operator=(const UnitUse&) = delete;
+
+ private:
+  UnitUser* const user_;
+  Step& step_;
 };
 
 /// What the steps of a network share.
@@ -99,7 +125,10 @@ class Chain {
   /// Step `i` is a unit of parameters.
   void set_unit(std::size_t i, std::size_t unit) { links_[i].unit = unit; }
 
-  void set_unit_user(UnitUser* user) { user_ = user; }
+  void set_unit_user(UnitUser* user) {
+    user_ = user;
+    for (const Link& link : links_) link.step->set_unit_user(user);
+  }
 
   std::size_t size() const { return links_.size(); }
 
@@ -118,7 +147,7 @@ class Chain {
   /// What the last step has written; `x` where there is none.
   const void* forward(const void* x, const Pass& pass) {
     for (const Link& link : links_) {
-      const Use use(user_, link, false);
+      const UnitUse use(user_, link.unit, *link.step, false);
       link.step->forward(x, pass);
       x = link.step->result();
     }
@@ -131,7 +160,7 @@ class Chain {
     for (std::size_t i = links_.size(); i-- > first;) {
       const void* const input = i > 0 ? links_[i - 1].step->result() : x;
       void* const to = i > first ? place_of_gradient(i - 1) : i == 0 ? dx : nullptr;
-      const Use use(user_, links_[i], true);
+      const UnitUse use(user_, links_[i].unit, *links_[i].step, true);
       gradient = links_[i].step->backward(gradient, input, to, pass, ready);
     }
     return gradient;
@@ -151,29 +180,6 @@ class Chain {
     std::unique_ptr<Step> step;
     bool reads_result;
     std::optional<std::size_t> unit;
-  };
-
-  /// While it lives, a step uses its parameters.
-  class Use {
-   public:
-    Use(UnitUser* user, const Link& link, bool backward)
-        : user_(link.unit ? user : nullptr), link_(link), backward_(backward) {
-      if (user_ != nullptr) user_->begin_unit(*link.unit, backward_);
-    }
-
-    ~Use() {
-      if (user_ == nullptr) return;
-      user_->end_unit(*link_.unit, backward_);
-      if (user_->takes_values_away()) link_.step->weights_changed();
-    }
-
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-
-   private:
-    UnitUser* const user_;
-    const Link& link_;
-    const bool backward_;
   };
 
   const Shared<Layers>& shared_;
