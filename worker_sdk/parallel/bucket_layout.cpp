@@ -65,8 +65,8 @@ void plan_norm_blocks(const std::vector<ParameterSpec>& parameters, BucketLayout
   }
 }
 
-/// The number of bytes at which a bucket is closed. Of zero2 two buckets of gradients are in flight, which
-/// shall be an eighth of the model at the most: in larger ones it would hold more than zero1.
+/// The number of bytes at which a bucket is closed, if no layer is larger. Of zero2 two buckets of gradients
+/// are in flight, which shall be some eighth of the model: with larger ones it would hold more than zero1.
 std::size_t bucket_bytes_of(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options) {
   if (options.sharding.form != Form::zero2) return options.bucket_bytes;
   constexpr std::size_t kLeast = std::size_t{1} << 20;
@@ -106,7 +106,9 @@ class Cuts {
     if (in_unit) return false;
     const std::size_t bytes = buckets.back().elements * sizeof(float);
     if (form == Form::fsdp) return bytes + unit_floats_[i] * sizeof(float) > options_.sharding.unit_bytes;
-    return bytes >= (buckets.size() <= 1 ? options_.first_bucket_bytes : bucket_bytes_) || i + 1 == last_;
+    const std::size_t first = form == Form::zero2 ? std::min(options_.first_bucket_bytes, bucket_bytes_)
+                                                  : options_.first_bucket_bytes;
+    return bytes >= (buckets.size() <= 1 ? first : bucket_bytes_) || i + 1 == last_;
   }
 
  private:

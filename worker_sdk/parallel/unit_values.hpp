@@ -48,6 +48,7 @@ class UnitValues {
  private:
   void start(const float* values, std::size_t bucket);
   std::optional<Work::Interval> wait(std::size_t bucket);
+  bool is_free(std::size_t bucket) const;
 
   const ShardLayout& shards_;
   const std::size_t ahead_;
@@ -55,8 +56,6 @@ class UnitValues {
   Places places_;
   std::unique_ptr<ProcessGroup> group_;
   float* memory_;
-  bool is_free(std::size_t bucket) const;
-
   std::vector<std::shared_ptr<Work>> under_way_;  ///< the gathering of each bucket; null: not gathered
   std::optional<std::size_t> used_;               ///< the bucket that is in use
 };

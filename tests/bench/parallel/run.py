@@ -68,9 +68,9 @@ class Bench:
                 "payload": events["step"]["payload_bytes"]}
 
     def theirs(self, model, form, ranks):
-        """At its best: channels last or not."""
+        """At its best: channels last or not, which FSDP2 does not have."""
         best = None
-        for layout in ("nchw", "channels_last"):
+        for layout in ("nchw",) if form == "fsdp" else ("nchw", "channels_last"):
             output, peaks = self.job(ranks, [
                 self.options.torch_python, "-W", "ignore", os.path.join(HERE, "..", "train", "torch_train.py"), "--model", model, "--images",
                 self.images(model), "--epochs", EPOCHS, "--batch-size", BATCH // ranks, "--threads", 1, "--layout", layout, "--form",
@@ -109,6 +109,14 @@ def row_of(model, form, ranks, ours, theirs):
             f"{megabytes(ours['payload'])} | {ours['rate']:.0f} | {peer} |")
 
 
+def write_rows(options, rows):
+    """What there is so far, for a run that is ended early."""
+    folder = os.path.join(options.bin, "..", "..", "results")
+    if os.path.isdir(folder):
+        with open(os.path.join(folder, "parallel.json"), "w", encoding="utf-8") as file:
+            json.dump({"rows": rows}, file)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
@@ -122,7 +130,7 @@ def main():
     print(f"fp32, AdamW, {BATCH} images a step over all ranks of one thread each, best epoch and smallest peaks of {options.rounds} runs, "
           "taken in turn. MB of a rank by kind, and the peaks of the ranks' processes from the least to the most, with some 30 MB that each "
           "process has before it trains (PyTorch: 300). Payload: MB that a rank has to send in a step. PyTorch: DistributedDataParallel, "
-          "and FSDP2 (`fully_shard` of each layer or block), over Gloo, channels-last or not, whichever is faster.\n")
+          "channels-last or not, whichever is faster, and FSDP2 (`fully_shard` of each layer or block; it takes no channels-last), over Gloo.\n")
     print("| network | form | ranks | parameters | gradients | optimizer | activations | peak | payload | images/s | PyTorch | ratio | its peak |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     rows = []
@@ -139,10 +147,7 @@ def main():
                 print(row_of(model, form, ranks, found, best_of(theirs[form]) if theirs.get(form) else None), flush=True)
                 rows.append({"network": model, "form": form, "ranks": ranks, "images_per_second": found["rate"],
                              "memory": {kind.replace("_", " "): size for kind, size in found["memory"].items() if size}})
-    path = os.path.join(options.bin, "..", "..", "results", "parallel.json")
-    if os.path.isdir(os.path.dirname(path)):
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"rows": rows}, file)
+            write_rows(options, rows)
     return 0
 
 

@@ -33,6 +33,11 @@ std::vector<FileEntry> files_of(const std::vector<std::string>& results) {
   return files;
 }
 
+Error error_of(const std::exception& thrown) {
+  const auto* const own = dynamic_cast<const Error*>(&thrown);
+  return own != nullptr ? *own : Error(ErrorCode::state, thrown.what());
+}
+
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string folder, std::shared_ptr<CheckpointStore> store,
@@ -44,26 +49,30 @@ CheckpointWriter::CheckpointWriter(std::string folder, std::shared_ptr<Checkpoin
 
 std::string CheckpointWriter::hold(const TrainingState& state) {
   std::string before = advance(true);
-  // After an error of a disk that does not answer.
-  if (writer_.is_busy())
-    throw Error(ErrorCode::state, "an earlier checkpoint is still being written into " + folder_);
   step_ = state.scalars.integer("step");
-  if (!is_alone()) begin();
+  begin();
   writer_.copy(state);
   phase_ = Phase::held;
   return before;
 }
 
-/// Where the folder cannot be read, the first process says so in the place of a name.
+/// Gives the checkpoint its name. An error of one process is that of all.
 void CheckpointWriter::begin() {
   std::string name;
   try {
-    if (store_) name = store_->begin(step_);
-  } catch (const Error& error) {
-    failure_ = error;
+    // After an error of a disk that does not answer.
+    if (writer_.is_busy())
+      throw Error(ErrorCode::state, "an earlier checkpoint is still being written into " + folder_);
+    if (store_ && !is_alone()) name = store_->begin(step_);
+  } catch (const std::exception& error) {
+    failure_ = error_of(error);
   }
+  if (is_alone()) {
+    if (failure_) throw *std::exchange(failure_, std::nullopt);
+    return;
+  }
+  if (together_.largest(failure_ ? 1 : 0) > 0) fail(together_.exchange(failure_ ? failure_->what() : ""));
   name_ = together_.exchange(name).front();
-  if (name_.empty()) fail(together_.exchange(failure_ ? failure_->what() : ""));
 }
 
 void CheckpointWriter::start_held() {
@@ -129,16 +138,16 @@ std::string CheckpointWriter::advance(bool wait) {
   return {};
 }
 
-/// With `wait` not busy.
+/// Where this process is; with `wait` it is never busy.
 CheckpointWriter::State CheckpointWriter::own_state(bool wait) {
   if (failure_) return State::failed;
   if (result_) return State::done;
   try {
     result_ = wait ? writer_.wait() : writer_.poll();
   } catch (const std::exception& thrown) {
-    const auto* const own = dynamic_cast<const Error*>(&thrown);
-    const Error error = own != nullptr ? *own : Error(ErrorCode::state, thrown.what());
-    failure_ = phase_ == Phase::files ? not_written(error, folder_, step_) : error;
+    failure_ = error_of(thrown);
+    // A disk that does not answer would hold this thread, too, if it looked for the checkpoint before.
+    if (phase_ == Phase::files && !writer_.is_busy()) failure_ = not_written(*failure_, folder_, step_);
     return State::failed;
   }
   return result_ ? State::done : State::busy;
@@ -159,7 +168,7 @@ void CheckpointWriter::begin_manifest(const std::vector<std::string>& results) {
 void CheckpointWriter::fail(const std::vector<std::string>& errors) {
   result_.reset();
   // Behind the manifest a checkpoint may have its name already, and the store has cleared up after itself.
-  if (std::exchange(phase_, Phase::idle) == Phase::files && store_) store_->drop(name_);
+  if (std::exchange(phase_, Phase::idle) == Phase::files && store_ && !writer_.is_busy()) store_->drop(name_);
   if (failure_) throw *std::exchange(failure_, std::nullopt);
   const auto first =
       std::find_if(errors.begin(), errors.end(), [](const auto& error) { return !error.empty(); });

@@ -28,12 +28,12 @@ struct Together {
 
 /// Writes on a thread, at most one checkpoint at a time. One thread calls it. Of several processes each makes
 /// the same calls, which are collective. The next call throws, once and on all processes, what a write threw:
-/// the process that failed its own error, the others Error (aborted) that names it. The checkpoint is then
-/// not there, and the one before is.
+/// the process that failed its own error, the others Error (aborted) that names it. The checkpoint before is
+/// then still there, and the new one is not, unless the error was that of the removal of older ones.
 class CheckpointWriter {
  public:
   /// `store`: of the first process; null on the others. Nobody else uses it while a write is under way.
-  /// `deadline` bounds every wait for the disk.
+  /// `deadline` bounds every wait for a write.
   CheckpointWriter(std::string folder, std::shared_ptr<CheckpointStore> store, Together together,
                    std::chrono::milliseconds deadline);
 

@@ -284,10 +284,21 @@ void Learner::account_units(unsigned parts, StepTimes& times) {
       times.forward -= of(Moment::begun, Moment::turned);
       times.backward -= of(Moment::turned, Moment::ended);
     }
-    times.exposed += seconds(wait.there - wait.asked);
+    // What the wait was for, where it was not for a unit: the optimizer's work on earlier buckets, and late
+    // ranks.
+    const StepTiming& timing = machine_->timing();
+    const Clock::duration late = overlap(timing.meeting, timing.met, wait.asked, wait.there);
+    Clock::duration stepping{};
+    if (options_.reducer.max_norm <= 0)
+      for (const BucketTiming& bucket : timing.buckets)
+        stepping += overlap(bucket.reduced, bucket.stepped, wait.asked, wait.there);
+    times.late += seconds(late);
+    times.optimizer += seconds(stepping);
+    times.exposed += seconds(wait.there - wait.asked - late - stepping);
     if (wait.gathered) times.communication += seconds(wait.gathered->end - wait.gathered->begin);
     if (recorder_ == nullptr) continue;
-    recorder_->span("wait for a unit", Lane::compute, wait.asked, wait.there, steps_);
+    recorder_->span(wait.gathered ? "wait for a unit" : "wait for a place", Lane::compute, wait.asked,
+                    wait.there, steps_);
     if (wait.gathered)
       recorder_->span("all_gather", Lane::gathering, wait.gathered->begin, wait.gathered->end, steps_);
   }

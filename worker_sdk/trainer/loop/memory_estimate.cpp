@@ -167,6 +167,8 @@ MemoryEstimate estimate_memory(const nn::Plan& plan, const TrainerOptions& optio
   const LearnerOptions& learner = options.learner;
   const Arenas arenas = arenas_of(plan, learner, ranks);
   for (const ParameterSpec& buffer : plan.spec.buffers) table.parameters += floats(buffer.elements());
+  // The copy lies in memory of the host, and on a device the sum is that of the device.
+  checkpoints = checkpoints && !kernels.on_device;
   if (checkpoints) table.checkpoint = table.parameters;
   table.parameters += floats(arenas.values);
   estimate.waiting = waiting_arenas(options, ranks) * floats(arenas.waiting);

@@ -56,7 +56,7 @@ std::vector<nn::BatchSize> batches_of(const TrainerOptions& options, const data:
 ///   for its share; and for each other replica 2P, activations and workspace for its share.
 /// - zero1, zero2, fsdp on n ranks: 2P + O/n; P + (P+O)/n and the gradients of the two largest neighbouring
 ///   buckets; (2P+O)/n and the two largest neighbouring units, as parameters and as gradients.
-/// - a checkpoint: P + O more, in shards (P+O)/n.
+/// - a checkpoint: P + O more, in shards (P+O)/n; not on a device, whose memory it does not take.
 MemoryEstimate estimate_memory(const nn::Plan& plan, const TrainerOptions& options,
                                const data::ImageCounts& images, int ranks, const KernelMemory& kernels,
                                bool checkpoints = false);

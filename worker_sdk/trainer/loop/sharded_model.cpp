@@ -88,7 +88,8 @@ void ShardedModel::begin_unit(std::size_t unit, bool backward) {
   }
   if (!trains_ || (!enters && !wait.gathered)) return;
   wait.there = std::chrono::steady_clock::now();
-  waits_.push_back(wait);
+  // A place that was free is nothing to tell of.
+  if (wait.gathered || wait.there - wait.asked > std::chrono::microseconds(10)) waits_.push_back(wait);
 }
 
 /// In the order of plan_uses(); what is used beside it is gathered alone.

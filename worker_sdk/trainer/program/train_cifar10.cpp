@@ -87,19 +87,21 @@ void require_stdout() {
                         "cannot write to stdout; check the disk or the reader of the pipe");
 }
 
-muster::Error out_of_memory(const TrainOptions& options) {
-  const bool is_fsdp = options.run.trainer.learner.reducer.sharding.form == muster::Form::fsdp;
-  const std::string of_model =
-      is_fsdp ? "a unit of it is too large, --prefetch-units 0 and a smaller --unit-mb take less"
-              : "it is too large, --parallel fsdp keeps a part of it on each rank";
+muster::Error out_of_memory(const TrainOptions& options, int ranks) {
+  const auto& sharding = options.run.trainer.learner.reducer.sharding;
+  std::string advice = ". --dry-run tells what the batch takes and what the model";
+  if (ranks > 1 && sharding.form != muster::Form::fsdp)
+    advice += ": if it is too large, --parallel fsdp keeps a part of it on each rank";
+  else if (ranks > 1 && sharding.prefetch > 0)
+    advice += ": if a unit of it is too large, --prefetch-units 0 takes less";
   return {
       muster::ErrorCode::out_of_memory,
       "out of memory: this process had " + muster::train::megabytes(muster::train::peak_resident_bytes()) +
           " of it, and got no more for steps of --batch-size " +
           std::to_string(options.run.trainer.batch_size) +
           "; give a smaller one (with --accumulate for the same step), start fewer ranks on this host, or "
-          "raise its limit of memory. --dry-run tells what the batch takes and what the model: if " +
-          of_model};
+          "raise its limit of memory" +
+          advice};
 }
 
 /// Nothing: it failed, and why was said.
@@ -132,7 +134,7 @@ std::optional<RunEnd> train(TrainOptions options, const std::string& error_file)
     world->finalize();
     return end;
   } catch (const std::bad_alloc&) {
-    fail(out_of_memory(options));
+    fail(out_of_memory(options, world ? world->info().size : 1));
   } catch (const std::exception& error) {
     fail(error);
   }

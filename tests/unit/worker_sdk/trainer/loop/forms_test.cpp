@@ -400,7 +400,7 @@ TEST_CASE(
 
 TEST_CASE("A wait for a unit is exposed communication, and no part of forward or backward") {
   const auto data = small_set(8, 2);
-  constexpr auto kLate = std::chrono::milliseconds(60);
+  constexpr auto kLate = std::chrono::milliseconds(300);
   for (const Form form : {Form::fsdp, Form::zero2}) {
     StepTimes times;
     const auto errors = run_shm_ranks(2, [&](ProcessGroup& group) {
@@ -422,9 +422,9 @@ TEST_CASE("A wait for a unit is exposed communication, and no part of forward or
     INFO(muster::name_of(form) << ": forward " << times.forward << ", exposed " << times.exposed);
     CHECK(times.forward >= 0);
     CHECK(times.backward >= 0);
-    CHECK(times.exposed >= 0.9 * late);
-    CHECK(times.forward + times.backward <= times.total - 0.9 * late);
-    CHECK(times.communication >= 0.9 * late);
+    CHECK(times.exposed >= 0.5 * late);
+    CHECK(times.forward + times.backward <= times.total - 0.5 * late);
+    CHECK(times.communication >= 0.5 * late);
   }
 }
 

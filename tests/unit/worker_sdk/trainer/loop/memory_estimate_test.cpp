@@ -85,6 +85,22 @@ TEST_CASE("The law of ddp: two copies of the parameters, the state of the optimi
   CHECK(estimate(options).table.activations == 8 * 1000);
 }
 
+TEST_CASE("The copy for checkpoints: parameters, statistics and state, of a host") {
+  TrainerOptions options;
+  options.learner.ema_decay = 0.9;
+  const auto with = [&](int ranks, bool on_device) {
+    KernelMemory memory = kernels();
+    memory.on_device = on_device;
+    return estimate_memory(plan(), options, {1000, 200}, ranks, memory, true);
+  };
+  const MemoryEstimate alone = with(1, false);
+  CHECK(alone.table.checkpoint == alone.table.parameters + alone.table.optimizer_state + alone.table.average);
+  CHECK(alone.total() == estimate(options).total() + alone.table.checkpoint);
+  CHECK(with(1, true).table.checkpoint == 0);
+  options.learner.reducer.sharding.form = muster::Form::fsdp;
+  CHECK(40 * with(4, false).table.checkpoint < 11 * alone.table.checkpoint);
+}
+
 TEST_CASE(
     "The law of dp: activations by shares, the whole batch on replica 0, two more copies for each other") {
   TrainerOptions options;
