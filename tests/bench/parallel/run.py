@@ -15,6 +15,9 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "support"))
+import rank_peaks  # noqa: E402
+
 BATCH = 64  # of all ranks together
 # Images of an epoch, and ours against PyTorch's goal. Three epochs, the first of which warms up and is not counted.
 MODELS = {"resnet18": (192, 1.5), "mlp-8": (4096, 1.2), "vit-tiny": (512, 1.2)}
@@ -22,13 +25,6 @@ EPOCHS = 3
 FORMS = ("ddp", "zero1", "zero2", "fsdp")
 PEERS = {"ddp": "ddp", "fsdp": "fsdp2"}
 KINDS = ("parameters", "gradients", "optimizer_state", "activations", "workspace", "data")
-PEAK = """
-import os, resource, subprocess, sys
-code = subprocess.run(sys.argv[2:]).returncode
-with open(os.path.join(sys.argv[1], "peak." + os.environ["RANK"]), "w") as file:
-    file.write(str(1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
-sys.exit(code)
-"""
 
 
 class Bench:
@@ -44,16 +40,12 @@ class Bench:
     def job(self, ranks, command):
         """Runs a job whose ranks each tell their peak: the output, and the peaks in bytes."""
         with tempfile.TemporaryDirectory() as folder:
-            words = [os.path.join(self.options.bin, "muster"), "run", "--nproc-per-node", ranks, sys.executable, "-c", PEAK, folder, *command]
+            words = [os.path.join(self.options.bin, "muster"), "run", "--nproc-per-node", ranks, *rank_peaks.measured(folder), *command]
             environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")} | {"OMP_NUM_THREADS": "1"}
             result = subprocess.run([str(word) for word in words], env=environment, timeout=900, capture_output=True, text=True, check=False)
             if result.returncode != 0:
                 raise RuntimeError(f"{words}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}")
-            peaks = []
-            for rank in range(ranks):
-                with open(os.path.join(folder, f"peak.{rank}"), encoding="ascii") as file:
-                    peaks.append(int(file.read()))
-        return result.stdout, peaks
+            return result.stdout, rank_peaks.read(folder, ranks)
 
     def ours(self, model, form, ranks):
         with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 
+import rank_peaks
 from interop import MUSTER, TRAIN, run, run_tests
 
 TASK = ["--data", "synthetic:45", "--batch-size", "8", "--epochs", "2", "--clip-norm", "0.5"]
@@ -49,26 +50,13 @@ def test_export_is_one_file(folder):
     assert len(set(weights.values())) == 1 and len(weights["ddp"]) > 40_000_000, {form: len(bytes) for form, bytes in weights.items()}
 
 
-PEAK = """
-import os, resource, subprocess, sys
-code = subprocess.run(sys.argv[2:]).returncode
-with open(os.path.join(sys.argv[1], "peak." + os.environ["RANK"]), "w") as file:
-    file.write(str(1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
-sys.exit(code)
-"""
-
-
 TASK_OF_PEAKS = ["--data", "synthetic:16", "--batch-size", "2", "--model", "mlp-8", "--optimizer", "adamw"]
 
 
 def peaks(folder, *arguments):
     """The peak of each rank's process, in bytes."""
-    run([MUSTER, "run", "-n", "4", "python3", "-c", PEAK, folder, TRAIN, *TASK_OF_PEAKS, *arguments], OMP_NUM_THREADS="1")
-    found = []
-    for rank in range(4):
-        with open(os.path.join(folder, f"peak.{rank}"), encoding="ascii") as file:
-            found.append(int(file.read()))
-    return found
+    run([MUSTER, "run", "-n", "4", *rank_peaks.measured(folder), TRAIN, *TASK_OF_PEAKS, *arguments], OMP_NUM_THREADS="1")
+    return rank_peaks.read(folder, 4)
 
 
 def test_memory_of_a_checkpoint(folder):

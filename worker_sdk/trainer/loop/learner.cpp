@@ -20,12 +20,6 @@ double seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// The part of [begin, end) that lies in [from, to).
-Clock::duration overlap(Clock::time_point begin, Clock::time_point end, Clock::time_point from,
-                        Clock::time_point to) {
-  return std::max(Clock::duration::zero(), std::min(end, to) - std::max(begin, from));
-}
-
 /// The micro-batches of this rank in a deterministic world; empty where none is wanted.
 std::optional<MicroBatches> fixed_micro_batches(const LearnerOptions& options, const ProcessGroup* group) {
   if (options.reducer.deterministic_micro_batches == 0) return std::nullopt;
@@ -272,31 +266,16 @@ void Learner::account_buckets(const StepTiming& timing, StepTimes& times) const 
   times.optimizer = seconds(timing.exposed() - exposed - late);
 }
 
-/// Waits for units are part of what forward and backward take, and are communication that nothing hid.
 void Learner::account_units(unsigned parts, StepTimes& times) {
   if (!is_in_shards()) return;
-  for (const UnitWait& wait : machine_->shards()->take_waits()) {
-    for (unsigned place = 0; place < parts; ++place) {
-      const auto of = [&](Moment begin, Moment end) {
-        return seconds(
-            overlap(wait.asked, wait.there, machine_->time_of(place, begin), machine_->time_of(place, end)));
-      };
-      times.forward -= of(Moment::begun, Moment::turned);
-      times.backward -= of(Moment::turned, Moment::ended);
-    }
-    // What the wait was for, where it was not for a unit: the optimizer's work on earlier buckets, and late
-    // ranks.
-    const StepTiming& timing = machine_->timing();
-    const Clock::duration late = overlap(timing.meeting, timing.met, wait.asked, wait.there);
-    Clock::duration stepping{};
-    if (options_.reducer.max_norm <= 0)
-      for (const BucketTiming& bucket : timing.buckets)
-        stepping += overlap(bucket.reduced, bucket.stepped, wait.asked, wait.there);
-    times.late += seconds(late);
-    times.optimizer += seconds(stepping);
-    times.exposed += seconds(wait.there - wait.asked - late - stepping);
-    if (wait.gathered) times.communication += seconds(wait.gathered->end - wait.gathered->begin);
-    if (recorder_ == nullptr) continue;
+  std::vector<PassTimes> passes;
+  for (unsigned place = 0; place < parts; ++place)
+    passes.push_back({machine_->time_of(place, Moment::begun), machine_->time_of(place, Moment::turned),
+                      machine_->time_of(place, Moment::ended)});
+  const std::vector<UnitWait> waits = machine_->shards()->take_waits();
+  account_waits(waits, passes, machine_->timing(), options_.reducer.max_norm <= 0, times);
+  if (recorder_ == nullptr) return;
+  for (const UnitWait& wait : waits) {
     recorder_->span(wait.gathered ? "wait for a unit" : "wait for a place", Lane::compute, wait.asked,
                     wait.there, steps_);
     if (wait.gathered)

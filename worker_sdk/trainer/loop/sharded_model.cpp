@@ -5,6 +5,28 @@
 
 namespace muster::train {
 
+void account_waits(std::span<const UnitWait> waits, std::span<const PassTimes> passes,
+                   const StepTiming& timing, bool steps_buckets, StepTimes& times) {
+  const auto seconds = [](std::chrono::steady_clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  for (const UnitWait& wait : waits) {
+    for (const PassTimes& pass : passes) {
+      times.forward -= seconds(overlap(wait.asked, wait.there, pass.begun, pass.turned));
+      times.backward -= seconds(overlap(wait.asked, wait.there, pass.turned, pass.ended));
+    }
+    const auto late = overlap(timing.meeting, timing.met, wait.asked, wait.there);
+    std::chrono::steady_clock::duration stepping{};
+    if (steps_buckets)
+      for (const BucketTiming& bucket : timing.buckets)
+        stepping += overlap(bucket.reduced, bucket.stepped, wait.asked, wait.there);
+    times.late += seconds(late);
+    times.optimizer += seconds(stepping);
+    times.exposed += seconds(wait.there - wait.asked - late - stepping);
+    if (wait.gathered) times.communication += seconds(wait.gathered->end - wait.gathered->begin);
+  }
+}
+
 ShardedModel::ShardedModel(Reducer& reducer, nn::Network& network, ProcessGroup& group, std::size_t ahead)
     : reducer_(reducer), shards_(*reducer.shards()), group_(group) {
   std::vector<std::size_t> segments;

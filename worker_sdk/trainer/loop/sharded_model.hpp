@@ -5,6 +5,7 @@
 
 #include "worker_sdk/parallel/reducer.hpp"
 #include "worker_sdk/parallel/unit_values.hpp"
+#include "worker_sdk/trainer/loop/step_profile.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
 #include <chrono>
@@ -25,6 +26,19 @@ struct UnitWait {
   std::chrono::steady_clock::time_point there;
   std::optional<Work::Interval> gathered;  ///< when the parameters were gathered
 };
+
+/// When a micro-batch went through the network.
+struct PassTimes {
+  std::chrono::steady_clock::time_point begun;
+  std::chrono::steady_clock::time_point turned;  ///< from forward to backward
+  std::chrono::steady_clock::time_point ended;
+};
+
+/// Moves the waits of a step from forward and backward, in which they lie, to what they were for: the
+/// optimizer's work on earlier buckets, where buckets are stepped one by one, late ranks, and else
+/// communication that nothing hid. Adds what was gathered to all communication. Pure.
+void account_waits(std::span<const UnitWait> waits, std::span<const PassTimes> passes,
+                   const StepTiming& timing, bool steps_buckets, StepTimes& times);
 
 /// One thread.
 class ShardedModel final : public nn::UnitUser {

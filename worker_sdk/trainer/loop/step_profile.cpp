@@ -27,6 +27,13 @@ StepTimes divided(StepTimes times, double by) {
 
 }  // namespace
 
+std::chrono::steady_clock::duration overlap(std::chrono::steady_clock::time_point begin,
+                                            std::chrono::steady_clock::time_point end,
+                                            std::chrono::steady_clock::time_point from,
+                                            std::chrono::steady_clock::time_point to) {
+  return std::max(std::chrono::steady_clock::duration::zero(), std::min(end, to) - std::max(begin, from));
+}
+
 StepTimes& StepTimes::operator+=(const StepTimes& other) {
   for (const auto part : kParts) this->*part += other.*part;
   return *this;

@@ -5,6 +5,7 @@
 
 #include "worker_sdk/comm/process_group.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,6 +28,12 @@ struct StepTimes {
 
   StepTimes& operator+=(const StepTimes& other);
 };
+
+/// The part of [begin, end) that lies in [from, to).
+std::chrono::steady_clock::duration overlap(std::chrono::steady_clock::time_point begin,
+                                            std::chrono::steady_clock::time_point end,
+                                            std::chrono::steady_clock::time_point from,
+                                            std::chrono::steady_clock::time_point to);
 
 /// Bytes of one rank, by what they hold.
 struct MemoryTable {

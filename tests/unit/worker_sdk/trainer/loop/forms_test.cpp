@@ -9,14 +9,12 @@
 #include "worker_sdk/trainer/nn/segments.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -396,36 +394,6 @@ TEST_CASE(
   CHECK_THAT(errors[1], Contains("is no longer finite, so no checkpoint of it is written"));
   CHECK_THAT(errors[0], Contains("rank 1: step 1: ") && Contains("is no longer finite"));
   CHECK(muster::checkpoint::list_checkpoints(checkpoints.folder).empty());
-}
-
-TEST_CASE("A wait for a unit is exposed communication, and no part of forward or backward") {
-  const auto data = small_set(8, 2);
-  constexpr auto kLate = std::chrono::milliseconds(300);
-  for (const Form form : {Form::fsdp, Form::zero2}) {
-    StepTimes times;
-    const auto errors = run_shm_ranks(2, [&](ProcessGroup& group) {
-      Trainer trainer(data, &group, small_cnn(form));
-      // The other rank comes late to the step.
-      trainer.votes = [&group, kLate] {
-        if (group.rank() == 1) std::this_thread::sleep_for(kLate);
-        return Votes{};
-      };
-      Score score;
-      trainer.train_epoch(
-          [&](const StepReport& report) {
-            if (group.rank() == 0) times = report.step.times;
-          },
-          score);
-    });
-    CHECK(errors == std::vector<std::string>(errors.size()));
-    const double late = std::chrono::duration<double>(kLate).count();
-    INFO(muster::name_of(form) << ": forward " << times.forward << ", exposed " << times.exposed);
-    CHECK(times.forward >= 0);
-    CHECK(times.backward >= 0);
-    CHECK(times.exposed >= 0.5 * late);
-    CHECK(times.forward + times.backward <= times.total - 0.5 * late);
-    CHECK(times.communication >= 0.5 * late);
-  }
 }
 
 TEST_CASE("What a form cannot have, and ranks that differ in it, are errors before the first step") {
