@@ -57,13 +57,17 @@ std::optional<std::string> read_maps(pid_t pid, ProcessMemory& memory) {
 
 /// Returns the library in which the main thread sleeps; see ProcessStacks.
 std::string sleeps_in(pid_t pid, const std::string& maps, ProcessMemory& memory) {
-  constexpr std::size_t kCallBytesMax = 256;
-  const auto pointer = stack_pointer(read_file(proc_file(pid, "syscall"), kCallBytesMax).value_or(""));
+  constexpr std::size_t kTextBytesMax = 256;
+  const auto pointer = stack_pointer(read_file(proc_file(pid, "syscall"), kTextBytesMax).value_or(""));
   // The calls from a library to the kernel take a few hundred bytes; the end of the stack may be near.
   std::array<std::uint64_t, 256> words{};
   std::size_t count = words.size();
   while (pointer && count >= 16 && !memory.read(*pointer, words.data(), count * sizeof words[0])) count /= 2;
-  return pointer && count >= 16 ? innermost_library(std::span(words.data(), count), maps) : std::string();
+  if (!pointer || count < 16) return {};
+  return innermost_library(std::span(words.data(), count), maps,
+                           [&memory](std::uint64_t address, std::span<std::byte> bytes) {
+                             return memory.read(address, bytes.data(), bytes.size());
+                           });
 }
 
 /// Returns the kernel's numbers of the process's threads, as many as are read.

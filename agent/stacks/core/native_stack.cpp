@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -40,7 +41,44 @@ std::optional<CodeRange> code_range(std::string_view line) {
   return CodeRange{*start, *end, line.substr(slash + 1)};
 }
 
+#if defined(__x86_64__)
+/// The bytes of a call through a register or memory, by what follows its opcode: the byte ModRM, and the
+/// byte SIB where ModRM says that there is one.
+std::size_t size_of_indirect_call(unsigned modrm, unsigned sib) {
+  constexpr unsigned kRegister = 3, kHasSib = 4, kNoBase = 5;
+  const unsigned mode = modrm >> 6, operand = modrm & 7;
+  std::size_t size = 2;
+  if (mode == kRegister) return size;
+  const bool has_sib = operand == kHasSib;
+  if (has_sib) ++size;
+  if (mode == 1) return size + 1;
+  const bool far = mode == 2 || (has_sib ? sib & 7 : operand) == kNoBase;
+  return far ? size + 4 : size;
+}
+#endif
+
 }  // namespace
+
+bool ends_in_call(std::span<const std::byte, kCallBytesMax> code) {
+#if defined(__x86_64__)
+  const auto before = [&code](std::size_t count) {
+    return std::to_integer<unsigned>(code[kCallBytesMax - count]);
+  };
+  if (before(5) == 0xe8) return true;
+  for (std::size_t size = 2; size <= kCallBytesMax; ++size) {
+    const bool calls = before(size) == 0xff && (before(size - 1) >> 3 & 7) == 2;
+    if (calls && size_of_indirect_call(before(size - 1), size > 2 ? before(size - 2) : 0) == size)
+      return true;
+  }
+  return false;
+#elif defined(__aarch64__)
+  std::uint32_t instruction = 0;
+  std::memcpy(&instruction, &code[kCallBytesMax - sizeof instruction], sizeof instruction);
+  return instruction >> 26 == 0x25 || (instruction & 0xfffffc1fU) == 0xd63f0000U;
+#else
+  return !code.empty();
+#endif
+}
 
 std::optional<std::uint64_t> stack_pointer(std::string_view syscall) {
   while (!syscall.empty() && (syscall.back() == '\n' || syscall.back() == ' ')) syscall.remove_suffix(1);
@@ -53,7 +91,8 @@ std::optional<std::uint64_t> stack_pointer(std::string_view syscall) {
   return parse_number<std::uint64_t>(before.substr(pointer + 1 + kHex.size()), 16);
 }
 
-std::string innermost_library(std::span<const std::uint64_t> words, std::string_view maps) {
+std::string innermost_library(std::span<const std::uint64_t> words, std::string_view maps,
+                              const ReadCode& read) {
   std::vector<CodeRange> ranges;
   while (!maps.empty()) {
     const std::string_view line = maps.substr(0, maps.find('\n'));
@@ -64,7 +103,9 @@ std::string innermost_library(std::span<const std::uint64_t> words, std::string_
     const auto found = std::find_if(ranges.begin(), ranges.end(), [word](const CodeRange& range) {
       return word >= range.start && word < range.end;
     });
-    if (found != ranges.end() && !is_runtime(found->file)) return std::string(found->file);
+    if (found == ranges.end() || is_runtime(found->file)) continue;
+    std::array<std::byte, kCallBytesMax> code{};
+    if (read(word - code.size(), code) && ends_in_call(code)) return std::string(found->file);
   }
   return {};
 }
