@@ -341,9 +341,20 @@ void RankTracker::add_held(RankHealth& now) {
   now = std::move(held);
 }
 
+/// Whether a look that came to nothing, as on a machine that is overloaded, is at a rank that waits for
+/// others in the very sleep in which the look before found it.
+bool RankTracker::sleeps_on(const RankHealth& now, const StackSummary& stack) const {
+  const bool blind = stack.main.empty() || stack.library.empty();
+  return blind && health_.activity == Activity::waits && health_.wait == WaitKind::communication &&
+         last_->state == 'S' && before_->state == 'S' &&
+         last_->voluntary_switches == before_->voluntary_switches && now.activity == Activity::waits &&
+         (now.wait == WaitKind::lock || now.wait == WaitKind::unknown);
+}
+
 void RankTracker::judge(const StackSummary& stack) {
   if (!first_still_) return;
   RankHealth now = judge_still(*first_still_, *before_, *last_, stack);
+  if (sleeps_on(now, stack)) return;
   add_held(now);
   now.rank = health_.rank;
   now.round = health_.round;

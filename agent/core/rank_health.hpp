@@ -166,6 +166,7 @@ class RankTracker {
   void leave_out_recorder(WorkerSample& sample);
   void hold(bool stands);
   void add_held(rendezvous::RankHealth& now);
+  bool sleeps_on(const rendezvous::RankHealth& now, const StackSummary& stack) const;
   bool worth_telling(const rendezvous::RankHealth& now) const;
 
   std::chrono::milliseconds tell_after_;

@@ -55,6 +55,26 @@ std::optional<std::string> read_maps(pid_t pid, ProcessMemory& memory) {
   return text;
 }
 
+/// Tells whether a page of a process is in memory: whoever reads one that is not waits for a disk or a file
+/// server, which may not answer. See pagemap in the kernel's documentation.
+class ResidentPages {
+ public:
+  explicit ResidentPages(pid_t pid)
+      : file_(::open(proc_file(pid, "pagemap").c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+  bool contain(std::uint64_t address) const {
+    static const auto kPageBytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    constexpr unsigned kPresentBit = 63;
+    std::uint64_t entry = 0;
+    const auto place = static_cast<off_t>(address / kPageBytes * sizeof entry);
+    return file_ && ::pread(file_.get(), &entry, sizeof entry, place) == sizeof entry &&
+           (entry >> kPresentBit & 1) != 0;
+  }
+
+ private:
+  const UniqueFd file_;
+};
+
 /// Returns the library in which the main thread sleeps; see ProcessStacks.
 std::string sleeps_in(pid_t pid, const std::string& maps, ProcessMemory& memory) {
   constexpr std::size_t kTextBytesMax = 256;
@@ -64,10 +84,13 @@ std::string sleeps_in(pid_t pid, const std::string& maps, ProcessMemory& memory)
   std::size_t count = words.size();
   while (pointer && count >= 16 && !memory.read(*pointer, words.data(), count * sizeof words[0])) count /= 2;
   if (!pointer || count < 16) return {};
-  return innermost_library(std::span(words.data(), count), maps,
-                           [&memory](std::uint64_t address, std::span<std::byte> bytes) {
-                             return memory.read(address, bytes.data(), bytes.size());
-                           });
+  // The code of a call that has not returned was run, so its page is there.
+  const ResidentPages resident(pid);
+  return innermost_library(
+      std::span(words.data(), count), maps, [&](std::uint64_t address, std::span<std::byte> bytes) {
+        return resident.contain(address) && resident.contain(address + bytes.size() - 1) &&
+               memory.read(address, bytes.data(), bytes.size());
+      });
 }
 
 /// Returns the kernel's numbers of the process's threads, as many as are read.

@@ -18,8 +18,10 @@ struct CodeRange {
   std::string_view file;
 };
 
-constexpr std::array<std::string_view, 7> kRuntimes{"libc.", "libc-",       "libpthread", "libstdc++",
-                                                    "ld-",   "libgcc_s.so", "libc++"};
+/// Of C and C++, and what is put in the place of their functions: allocators and sanitizers.
+constexpr std::array<std::string_view, 12> kRuntimes{
+    "libc.",  "libc-",       "libpthread",  "libstdc++",   "ld-",     "libgcc_s.so",
+    "libc++", "libjemalloc", "libtcmalloc", "libmimalloc", "libasan", "libtsan"};
 
 bool is_runtime(std::string_view file) {
   return std::any_of(kRuntimes.begin(), kRuntimes.end(),
@@ -99,7 +101,11 @@ std::string innermost_library(std::span<const std::uint64_t> words, std::string_
     maps.remove_prefix(std::min(line.size() + 1, maps.size()));
     if (const auto range = code_range(line)) ranges.push_back(*range);
   }
-  for (const std::uint64_t word : words) {
+  for (std::uint64_t word : words) {
+#if defined(__aarch64__)
+    // The bits above an address hold its signature where return addresses are signed (Arm: FEAT_PAuth).
+    word &= (std::uint64_t{1} << 48) - 1;
+#endif
     const auto found = std::find_if(ranges.begin(), ranges.end(), [word](const CodeRange& range) {
       return word >= range.start && word < range.end;
     });

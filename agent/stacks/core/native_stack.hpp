@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which library a thread sleeps, from the first words of its stack. Pure.
+// In which library a thread sleeps, from the first words of its stack. Pure, but for what reads the code.
 #pragma once
 
 #include <cstddef>

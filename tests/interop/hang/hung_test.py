@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Twelve PyTorch programs that hang: the first line names the rank that the others wait for, and where it stands.
+"""PyTorch programs that hang: the first line names the rank that the others wait for, and no other, and where it stands.
 
 usage: hung_test.py [2|4|8|hosts|default [NAME...]]    so many ranks here, 2 unless given; hosts: four on three hosts; default: 2 with the
 default of --hang-timeout, all others with 5 s"""
@@ -85,6 +85,8 @@ def run_once(name, ranks, timeout_s, hosts):
         print(f"{name}, {ranks} ranks{' on three hosts' if hosts else ''}: {took:.1f} s: {line}", flush=True)
         for pattern in expected(name, ranks):
             check(re.search(pattern, line), f"{name}: the line does not have '{pattern}'", job.shown())
+        accused = len(re.findall(r"\b(?:is|are|may be) hung\b", line))
+        check(name not in ODD or accused == 1, f"{name}: others are accused, too", job.shown())
         check(not hosts or "rank 1 on n01 " in line, f"{name}: the host of rank 1 is not named", job.shown())
         check(not job.found(DONE), f"{name}: it did not hang", job.shown())
     return took

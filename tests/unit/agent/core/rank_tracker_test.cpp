@@ -68,6 +68,29 @@ TEST_CASE("A worker that moves is told to nobody, nor is a short standstill") {
   CHECK(life.tracker.health().activity == Activity::moves);
 }
 
+TEST_CASE("A look that comes to nothing changes nothing of a rank that sleeps on in a call of others") {
+  const CodePlace all_reduce{"/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3090,
+                             "all_reduce"};
+  Life life;
+  life.sample.state = 'S';
+  life.print();
+  const auto in_call = [](WorkerSample& now) { now.call = SystemCall::lock; };
+  life.look(in_call, all_reduce);
+  CHECK(life.tracker.health().in_communication());
+  const auto blind = [&](std::uint64_t switches) {
+    life.sample.at += 2s;
+    life.sample.voluntary_switches += switches;
+    REQUIRE(life.tracker.add(life.sample));
+    life.tracker.judge({});
+    return life.tracker.health();
+  };
+  CHECK(blind(0).in_communication());
+  CHECK(blind(0).operation == "all_reduce");
+  // It has woken up since, and what it waits for now is not known.
+  CHECK(blind(1).wait == WaitKind::unknown);
+  CHECK(blind(0).wait == WaitKind::unknown);
+}
+
 TEST_CASE("A standstill is told once, with its length, and that it is over, too") {
   Life life;
   life.print();

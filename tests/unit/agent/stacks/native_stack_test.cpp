@@ -63,6 +63,13 @@ TEST_CASE("The innermost library is that of the first return address outside of 
   CHECK(innermost_library({}, kMappedCode, read_call).empty());
 }
 
+TEST_CASE("An allocator in the place of the runtime's is no library that sleeps") {
+  const std::string maps = std::string(kMappedCode) +
+                           "7f00a3000000-7f00a3021000 r-xp 00000000 fd:02 98768 /lib/libjemalloc.so.2\n";
+  CHECK(innermost_library(std::array{kLibc, std::uint64_t{0x7f00a3000010}, kTorch}, maps, read_call) ==
+        "libtorch_cpu.so");
+}
+
 TEST_CASE("A number that points into a library by chance is no return address") {
   constexpr std::uint64_t kHalf = 0x7f00'a000'0000;
   const auto read = [](std::uint64_t address, std::span<std::byte> bytes) {
@@ -72,6 +79,23 @@ TEST_CASE("A number that points into a library by chance is no return address") 
   CHECK(innermost_library(std::array{kHalf, kTorch, kPython}, kMappedCode, read) == "python3.11");
   CHECK(innermost_library(std::array{kHalf, kTorch}, kMappedCode, read).empty());
 }
+
+#if defined(__aarch64__)
+TEST_CASE("A return address follows bl and blr, signed or not") {
+  for (const std::uint64_t call : {0x94000001U, 0x97ffffffU, 0xd63f0000U, 0xd63f03c0U})
+    CHECK(innermost_library(std::array{kTorch | std::uint64_t{0x2a} << 56}, kMappedCode,
+                            [call](std::uint64_t, std::span<std::byte> bytes) {
+                              return read_instruction(bytes, call, 4);
+                            }) == "libtorch_cpu.so");
+  // b, br, ret, nop.
+  for (const std::uint64_t other : {0x14000001U, 0xd61f0000U, 0xd65f03c0U, 0xd503201fU})
+    CHECK(innermost_library(std::array{kTorch}, kMappedCode,
+                            [other](std::uint64_t, std::span<std::byte> bytes) {
+                              return read_instruction(bytes, other, 4);
+                            })
+              .empty());
+}
+#endif
 
 #if defined(__x86_64__)
 TEST_CASE("A return address follows one of the instructions that call") {
