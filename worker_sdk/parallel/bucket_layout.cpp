@@ -194,6 +194,8 @@ std::string describe_layout(const std::vector<ParameterSpec>& parameters, const 
   const Sharding& sharding = options.sharding;
   if (sharding.form != Form::ddp) text += std::string("; ") + name_of(sharding.form);
   if (sharding.form == Form::fsdp) text += ", units up to " + std::to_string(sharding.unit_bytes) + " bytes";
+  if (sharding.form != Form::ddp && sharding.ranks > 0)
+    text += "; shards of " + std::to_string(sharding.ranks) + " ranks";
   return text + "\n";
 }
 

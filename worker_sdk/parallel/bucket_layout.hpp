@@ -46,6 +46,15 @@ struct Sharding {
   /// Applies the optimizer to this rank's shard of a bucket, instead of ReducerOptions::bucket_step, which
   /// says when it is called and what `scale` is.
   std::function<void(std::size_t bucket, float scale)> step = {};
+  /// The number of neighbouring ranks that have one copy of the model together; it divides the ranks. Those
+  /// with the same part of several copies sum its gradients. 0: all ranks. Default: 0.
+  int ranks = 0;
+
+  /// That number in a world of so many ranks.
+  int sharing(int world) const { return ranks == 0 ? world : ranks; }
+
+  /// The form there: where each rank has a copy of its own, all forms are ddp.
+  Form form_in(int world) const { return sharing(world) == 1 ? Form::ddp : form; }
 };
 
 struct ReducerOptions {

@@ -59,7 +59,7 @@ BucketPipeline::~BucketPipeline() {
     stop_ = true;
     in_flight = open_ && error_ == nullptr;
   }
-  if (in_flight) group_->abort("rank " + std::to_string(group_->rank()) + " gave up in the middle of a step");
+  if (in_flight) abort("rank " + std::to_string(group_->rank()) + " gave up in the middle of a step");
   wake_.notify_all();
   thread_.join();
 }
@@ -159,19 +159,24 @@ void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
     error = std::current_exception();
     // A hook or an optimizer failed on this rank alone, and the other ranks would wait for this one.
     if (group_ != nullptr && !group_->has_failed())
-      group_->abort("rank " + std::to_string(group_->rank()) +
-                    " failed while a bucket of gradients was reduced: " + failure.what());
+      abort("rank " + std::to_string(group_->rank()) +
+            " failed while a bucket of gradients was reduced: " + failure.what());
   } catch (...) {
     error = std::current_exception();
     if (group_ != nullptr)
-      group_->abort("rank " + std::to_string(group_->rank()) +
-                    " failed while a bucket of gradients was reduced");
+      abort("rank " + std::to_string(group_->rank()) + " failed while a bucket of gradients was reduced");
   }
   lock.lock();
   busy_ = false;
   error_ = error;
   if (error == nullptr) ++done_;
   wake_.notify_all();
+}
+
+/// Of several groups the others would wait for this rank.
+void BucketPipeline::abort(const std::string& reason) {
+  group_->abort(reason);
+  if (shards_ != nullptr) shards_->mesh().abort(reason);
 }
 
 void BucketPipeline::meet() {

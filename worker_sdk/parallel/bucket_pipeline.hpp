@@ -13,6 +13,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,10 +25,10 @@ namespace muster::parallel {
 class BucketPipeline final : public BucketReducer {
  public:
   /// `layout`, `options`, `memory` and `group` outlive this object; `header` is where header and arena begin.
-  /// `sum` and `group`, which is aborted if a step fails, are null in a world of one.
+  /// `sum` and `group`, the world, which is aborted if a step fails, are null in a world of one.
   BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory, float* header,
                  std::unique_ptr<BucketSum> sum, ProcessGroup* group);
-  /// Makes the pipeline of a model in shards; `shards` must outlive this object as well.
+  /// Makes the pipeline of a model in shards; `shards` must outlive this object as well, and is aborted, too.
   BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory,
                  ShardedBuckets& shards, ProcessGroup& group);
   /// Aborts the group in the middle of a step.
@@ -63,6 +64,7 @@ class BucketPipeline final : public BucketReducer {
   void wait_for(std::size_t buckets);
   void clip();
   bool steps() const;
+  void abort(const std::string& reason);
 
   std::int64_t samples() const { return static_cast<std::int64_t>(header_[0]); }
 

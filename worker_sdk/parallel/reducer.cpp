@@ -18,7 +18,7 @@ ProcessGroup* if_shared(ProcessGroup* group) {
 
 ReducerOptions fitted(const ReducerOptions& options, const ProcessGroup* group) {
   ReducerOptions fitted = parallel::with_tree(options);
-  if (group == nullptr) fitted.sharding.form = Form::ddp;
+  fitted.sharding.form = group == nullptr ? Form::ddp : options.sharding.form_in(group->size());
   return fitted;
 }
 
@@ -27,7 +27,8 @@ ReducerOptions fitted(const ReducerOptions& options, const ProcessGroup* group) 
 Reducer::Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options)
     : parameters_(std::move(parameters)),
       options_(fitted(options, if_shared(group))),
-      layout_(parallel::plan_buckets(parameters_, options_, group == nullptr ? 1 : group->size())),
+      layout_(parallel::plan_buckets(parameters_, options_,
+                                     group == nullptr ? 1 : options_.sharding.sharing(group->size()))),
       group_(if_shared(group)),
       is_ready_(parameters_.size(), true) {
   if (options_.deterministic_micro_batches > 0)

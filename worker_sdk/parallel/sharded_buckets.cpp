@@ -54,13 +54,15 @@ ShardedBuckets::ShardedBuckets(const BucketLayout& layout, const std::vector<Par
     : layout_(layout),
       parameters_(parameters),
       form_(options.sharding.form),
-      group_(group),
-      shards_(checked(layout, parameters, options, group)),
+      mesh_(axes_of_shards(group.size(), options.sharding.sharing(group.size())), group),
+      group_(*mesh_.along(kShardAxis)),
+      replicas_(mesh_.along(kReplicaAxis)),
+      shards_(checked(layout, parameters, options, group_)),
       cuts_(plan_norm_cuts(layout, shards_)),
       places_(places_for(layout, form_)),
-      header_(allocate(group, kHeaderFloats + places_.floats)) {
-  if (shares_places()) sums_ = allocate(group, shards_.elements);
-  values_ = allocate(group, has_whole_values() ? layout.elements : shards_.elements);
+      header_(allocate(group_, kHeaderFloats + places_.floats)) {
+  if (shares_places()) sums_ = allocate(group_, shards_.elements);
+  values_ = allocate(group_, has_whole_values() ? layout.elements : shards_.elements);
 }
 
 const float* ShardedBuckets::sums(std::size_t bucket) const {
@@ -91,12 +93,15 @@ void ShardedBuckets::clear_gaps(std::size_t bucket) {
 }
 
 void ShardedBuckets::sum(std::size_t bucket) {
-  if (bucket == 0) group_.all_reduce(header_, kHeaderFloats, DataType::f32, ReduceOp::sum);
+  if (bucket == 0) mesh_.world().all_reduce(header_, kHeaderFloats, DataType::f32, ReduceOp::sum);
   if (shares_places()) clear_gaps(bucket);
-  Operation operation = operation_of(Collective::reduce_scatter, shards_.parts[bucket].size(), DataType::f32,
-                                     gradients(bucket), const_cast<float*>(sums(bucket)));
+  float* const sums = const_cast<float*>(this->sums(bucket));
+  const std::size_t count = shards_.parts[bucket].size();
+  Operation operation =
+      operation_of(Collective::reduce_scatter, count, DataType::f32, gradients(bucket), sums);
   operation.call.op = ReduceOp::sum;
   group_.run(operation);
+  if (replicas_ != nullptr) replicas_->all_reduce(sums, count, DataType::f32, ReduceOp::sum);
 }
 
 void ShardedBuckets::measure(std::size_t bucket, std::span<double> squares) const {

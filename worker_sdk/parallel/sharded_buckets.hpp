@@ -5,6 +5,7 @@
 #include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
 #include "worker_sdk/parallel/bucket_sum.hpp"
+#include "worker_sdk/parallel/mesh.hpp"
 #include "worker_sdk/parallel/shard_layout.hpp"
 
 #include <cstddef>
@@ -15,16 +16,20 @@ namespace muster::parallel {
 
 /// Owns gradients and values. zero1: both are whole, and the sum of a bucket stands in this rank's part of
 /// the bucket. zero2: gradients of two neighbouring buckets, and an arena of shards with the sums. fsdp: as
-/// zero2, with the values in an arena of shards as well. One thread at a time; every rank makes the same
-/// calls.
+/// zero2, with the values in an arena of shards as well. Where the mesh has replicas (Sharding::ranks), "all
+/// ranks" are those of this rank's copy, unless it says the world. One thread at a time; every rank makes the
+/// same calls.
 class ShardedBuckets final : public BucketSum {
  public:
-  /// All arguments outlive this object. A collective call. Throws Error (invalid_argument) for options that
-  /// the form does not have, and for more ranks than there are parameters.
+  /// All arguments outlive this object; `group` is the world. A collective call. Throws Error
+  /// (invalid_argument) for options that the form does not have, and for more ranks than there are
+  /// parameters.
   ShardedBuckets(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
                  const ReducerOptions& options, ProcessGroup& group);
 
   const ShardLayout& shards() const { return shards_; }
+
+  const Mesh& mesh() const { return mesh_; }
 
   float* header() const { return header_; }
 
@@ -48,7 +53,7 @@ class ShardedBuckets final : public BucketSum {
   std::size_t value_bytes() const;
   std::size_t gradient_bytes() const;
 
-  /// Sums a bucket over the ranks, and the header together with the first bucket.
+  /// Sums a bucket over the ranks of the world, and the header together with the first bucket.
   void sum(std::size_t bucket) override;
   /// Sums the squares of the bucket's blocks that belong to this rank and that no border cuts.
   void measure(std::size_t bucket, std::span<double> squares) const;
@@ -63,7 +68,9 @@ class ShardedBuckets final : public BucketSum {
   const BucketLayout& layout_;
   const std::vector<ParameterSpec>& parameters_;
   const Form form_;
-  ProcessGroup& group_;
+  const Mesh mesh_;
+  ProcessGroup& group_;           ///< along the axis of shards
+  ProcessGroup* const replicas_;  ///< along that of replicas; null: there is one
   const ShardLayout shards_;
   const NormCuts cuts_;
   Places places_;  ///< places of the buckets' gradients

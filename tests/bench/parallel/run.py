@@ -38,14 +38,14 @@ class Bench:
         return max(2, int(MODELS[model][0] * self.options.share / BATCH)) * BATCH
 
     def job(self, ranks, command):
-        """Runs a job whose ranks each tell their peak: the output, and the peaks in bytes."""
+        """Runs a job whose ranks each tell their peak: the output, and the peaks in bytes (rank_peaks.Peak.own)."""
         with tempfile.TemporaryDirectory() as folder:
             words = [os.path.join(self.options.bin, "muster"), "run", "--nproc-per-node", ranks, *rank_peaks.measured(folder), *command]
             environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")} | {"OMP_NUM_THREADS": "1"}
             result = subprocess.run([str(word) for word in words], env=environment, timeout=900, capture_output=True, text=True, check=False)
             if result.returncode != 0:
                 raise RuntimeError(f"{words}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}")
-            return result.stdout, rank_peaks.read(folder, ranks)
+            return result.stdout, [peak.own for peak in rank_peaks.read(folder, ranks)]
 
     def ours(self, model, form, ranks):
         with tempfile.TemporaryDirectory() as folder:
@@ -120,8 +120,8 @@ def main():
     options = parser.parse_args()
     bench = Bench(options)
     print(f"fp32, AdamW, {BATCH} images a step over all ranks of one thread each, best epoch and smallest peaks of {options.rounds} runs, "
-          "taken in turn. MB of a rank by kind, and the peaks of the ranks' processes from the least to the most, with some 30 MB that each "
-          "process has before it trains (PyTorch: 300). Payload: MB that a rank has to send in a step. PyTorch: DistributedDataParallel, "
+          "taken in turn. MB of a rank by kind, and the peaks of the ranks' processes from the least to the most: without the pages of files, and "
+          "of what n processes share the n-th part. Payload: MB that a rank has to send in a step. PyTorch: DistributedDataParallel, "
           "channels-last or not, whichever is faster, and FSDP2 (`fully_shard` of each layer or block; it takes no channels-last), over Gloo.\n")
     print("| network | form | ranks | parameters | gradients | optimizer | activations | peak | payload | images/s | PyTorch | ratio | its peak |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")

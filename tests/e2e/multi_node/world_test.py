@@ -81,6 +81,25 @@ def muster_train_on_sixteen_hosts():
         train(hosts, 512, 8, "n[00-15]", 16)
 
 
+def shards_within_hosts():
+    """The bits of ddp, which sums within hosts first, too, and only parts of gradients from host to host."""
+    command = [TRAIN, "--data", "synthetic:256", "--epochs", "2", "--batch-size", "16", "--threads", "1", "--clip-norm", "0.5"]
+    with Hosts(2) as hosts:
+        received = {}
+        hashes = {}
+        for form in ("ddp", "fsdp --shard-within all", "zero1 --shard-within host", "fsdp --shard-within host"):
+            before = hosts.veth_bytes("n01")[0]
+            hashes[form] = Trained(hosts, 4, "n00:2,n01:2", [*command, "--parallel", *form.split()], on="n00").hash
+            received[form] = hosts.veth_bytes("n01")[0] - before
+        print(hashes, received)
+        check(hashes["ddp"] == hashes["zero1 --shard-within host"] == hashes["fsdp --shard-within host"], f"other bits than ddp: {hashes}")
+        check(received["fsdp --shard-within host"] < 0.6 * received["fsdp --shard-within all"], f"no less from host to host: {received}")
+        job = Job(hosts, at="n00:2,n01:1", worker=[*command, "--parallel", "fsdp", "--shard-within", "host"])
+        job.end(LONG_S)
+        check(job.process.returncode != 0 and "--shard-within host needs as many ranks on each host, one after the other: n00 has 2, n01 has 1; "
+              "start them so, or give --shard-within all" in job.err, "uneven hosts are not named", job.shown())
+
+
 def pytorch(hosts, world, *flags, at):
     """The digest of the parameters after training."""
     before = hosts.veth_bytes("n01")[0]
@@ -104,5 +123,6 @@ def pytorch_on_two_and_four_hosts():
 
 
 if __name__ == "__main__":
-    main(untimed=(muster_train_on_two_hosts, muster_train_on_four_hosts, muster_train_on_sixteen_hosts, pytorch_on_two_and_four_hosts),
+    main(untimed=(muster_train_on_two_hosts, muster_train_on_four_hosts, muster_train_on_sixteen_hosts, shards_within_hosts,
+                  pytorch_on_two_and_four_hosts),
          parallel=1, limit_s=LONG_S)

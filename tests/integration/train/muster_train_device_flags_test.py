@@ -41,7 +41,7 @@ LEAVES = [
 BATCH_SIZE = "--batch-size 4 --max-steps 1"  # instead of --global-batch
 ELSEWHERE = {"--device", "--help", "--dry-run", "--json"}
 # Replicas and shards are kept on hosts: muster_train_forms_test.py.
-NOT_ON_DEVICES = {"--parallel", "--replicas", "--unit-mb", "--prefetch-units"}
+NOT_ON_DEVICES = {"--parallel", "--replicas", "--unit-mb", "--prefetch-units", "--shard-within"}
 
 
 def flags_of(row):

@@ -27,6 +27,12 @@ def test_bits_over_gloo():
         assert parameter_hash(train(*TASK, "--parallel", *form.split(), MUSTER_BACKEND="gloo").stdout) == expected, form
 
 
+def test_shards_within_a_host():
+    """On one host these are all ranks; on several: tests/e2e/multi_node/world_test.py."""
+    wanted = parameter_hash(train(*TASK, "--parallel", "fsdp").stdout)
+    assert parameter_hash(train(*TASK, "--parallel", "fsdp", "--shard-within", "host").stdout) == wanted
+
+
 def test_restarts(folder):
     """In another form each time, up to one rank, which has no shards."""
     keep = ["--checkpoint-dir", os.path.join(folder, "keep")]
@@ -54,9 +60,39 @@ TASK_OF_PEAKS = ["--data", "synthetic:16", "--batch-size", "2", "--model", "mlp-
 
 
 def peaks(folder, *arguments):
-    """The peak of each rank's process, in bytes."""
+    """The peak of each rank's process, as the kernel counts it."""
     run([MUSTER, "run", "-n", "4", *rank_peaks.measured(folder), TRAIN, *TASK_OF_PEAKS, *arguments], OMP_NUM_THREADS="1")
-    return rank_peaks.read(folder, 4)
+    return [peak.resident for peak in rank_peaks.read(folder, 4)]
+
+
+# Of a process before it makes anything: its heap.
+EMPTY = 1.5e6
+
+
+def law(form, ranks):
+    """The bytes that a rank keeps of mlp-8 with AdamW: docs/parallel.md. Two of its units that follow one another have a quarter of P."""
+    p, o = 4 * 8_407_050, 8 * 8_407_050
+    return {"ddp": 2 * p + o, "zero1": 2 * p + o / ranks, "zero2": p + (p + o) / ranks + p / 4, "fsdp": (2 * p + o) / ranks + p / 2}[form]
+
+
+def test_memory_of_every_rank(folder):
+    """What a form saves is within 10 % of its law on each rank, and what --dry-run says within 10 % of what the process takes."""
+    for ranks in (2, 4, 8):
+        for form in ("ddp", *FORMS[:3]):
+            job = [TRAIN, "--data", f"synthetic:{12 * ranks}", "--batch-size", "2", "--model", "mlp-8", "--optimizer", "adamw", "--epochs", "1",
+                   "--parallel", form]
+            run([MUSTER, "run", "-n", str(ranks), *rank_peaks.measured(folder), *job], OMP_NUM_THREADS="1")
+            taken = [peak.own - EMPTY for peak in rank_peaks.read(folder, ranks)]
+            if form == "ddp":
+                whole = min(taken)
+                assert 0.9 * law(form, ranks) < whole and max(taken) < 1.1 * law(form, ranks), (ranks, taken)
+            saved = law("ddp", ranks) - law(form, ranks)
+            assert form == "ddp" or all(abs(whole - own - saved) <= 0.1 * saved for own in taken), (form, ranks, whole, taken, saved)
+            if ranks != 4:
+                continue
+            answer = run([MUSTER, "run", "-n", "4", *job, "--dry-run", "--json"], OMP_NUM_THREADS="1").stdout
+            total = json.loads(answer)["bytes"]["total"]
+            assert all(0.9 < total / own < 1.1 for own in taken), (form, total, taken)
 
 
 def test_memory_of_a_checkpoint(folder):
@@ -128,6 +164,8 @@ def test_refused():
                             (["--device", "cuda"], "cannot have --device cuda")):
         result = run([TRAIN, "--data", "synthetic:45", "--parallel", "fsdp", *arguments], check=False)
         assert result.returncode == 2 and text in result.stderr and result.stdout == "", result
+    result = run([TRAIN, "--data", "synthetic:45", "--shard-within", "host"], check=False)
+    assert result.returncode == 2 and "--parallel ddp has none; give --parallel zero1, zero2 or fsdp" in result.stderr, result
     result = run([TRAIN, "--data", "synthetic:45", "--parallel", "zero4"], check=False)
     assert result.returncode == 2 and "--parallel" in result.stderr and "zero2" in result.stderr, result
     script = f'exec {TRAIN} {" ".join(TASK)} --parallel $([ $RANK = 0 ] && echo zero1 || echo fsdp)'

@@ -154,8 +154,8 @@ checkpoint::TrainingState Checkpointing::state() {
   Learner& learner = trainer_.learner();
   checkpoint::TrainingState state;
   state.model = learner.spec().name;
-  state.tensors = views(learner.model_tensors());
-  state.state = views(learner.state_tensors());
+  state.tensors = views(learner.model_tensors(false, Extent::written));
+  state.state = views(learner.state_tensors(Extent::written));
   const std::vector<checkpoint::TensorView> hook = hook_.tensors();
   state.state.insert(state.state.end(), hook.begin(), hook.end());
   state.scalars.set("hook", hook_.layout());

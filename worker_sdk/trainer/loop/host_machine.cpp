@@ -73,7 +73,7 @@ class HostMachine final : public Machine {
     test_ = batches_of(task, samples, description_, network_->spec(), false);
     reducer_.emplace(network_->spec().parameters, group, reducer_options());
     if (reducer_->shards() != nullptr) {
-      shards_.emplace(*reducer_, *network_, *group, options_.reducer.sharding.prefetch);
+      shards_.emplace(*reducer_, *network_, options_.reducer.sharding.prefetch);
       make_arenas(memory_, reducer_->layout(), shards_->values(), shards_->slots());
     } else {
       make_arenas(memory_, reducer_->layout(), reducer_->gradients());

@@ -56,7 +56,7 @@ struct LearnerOptions {
 
 /// Whether kernels may keep copies of weights in their own layout: not where weights are there for a moment.
 inline bool keeps_weight_copies(const LearnerOptions& options, int ranks) {
-  return options.reducer.sharding.form != Form::fsdp || ranks == 1;
+  return options.reducer.sharding.form_in(ranks) != Form::fsdp;
 }
 
 /// Describes the work of a learner.
@@ -105,6 +105,10 @@ struct Score {
 
 /// The mean of sums over samples; 0 where there are none.
 Score mean_score(double loss, double correct, std::int64_t samples);
+
+/// What tensors have of a model in shards: what this rank holds, or of that what it writes into a checkpoint,
+/// where several ranks hold the same (Sharding::ranks) a portion of it.
+enum class Extent : std::uint8_t { held, written };
 
 class Machine;
 struct Part;
@@ -184,10 +188,10 @@ class Learner {
   /// weights and `averaged`, the parameters are the average. The values hold until the next step; those
   /// written there count after share_state(). Where the model is in shards: of parameters this rank's part,
   /// and running statistics on rank 0.
-  std::vector<NamedTensor> model_tensors(bool averaged = false);
+  std::vector<NamedTensor> model_tensors(bool averaged = false, Extent extent = Extent::held);
   /// State of the optimizer and the average, parameter by parameter: "momentum/conv1.weight",
   /// "ema/conv1.weight". As model_tensors().
-  std::vector<NamedTensor> state_tensors();
+  std::vector<NamedTensor> state_tensors(Extent extent = Extent::held);
   /// Calls `use` on rank 0 with the values of one whole parameter after the other, in the order of spec(),
   /// valid during the call. Where the model is in shards rank 0 gathers a bucket at a time. A collective
   /// call.
@@ -251,7 +255,8 @@ class Learner {
   std::uint64_t hash_of_shards();
   const Mirror& weights(bool averaged) const;
   bool is_whole(const Mirror& arena) const;
-  void append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Mirror& arena) const;
+  void append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Mirror& arena,
+              Extent extent) const;
 
   const LearnerOptions options_;
   ProcessGroup* const group_;

@@ -9,6 +9,18 @@
 #include <utility>
 
 namespace muster::train {
+namespace {
+
+/// One of `count` portions of the elements, of which each is as large as the others or larger by one.
+void take_portion(NamedTensor& tensor, std::size_t number, std::size_t count) {
+  const std::size_t begin = tensor.elements * number / count;
+  const std::size_t end = tensor.elements * (number + 1) / count;
+  tensor.values += begin;
+  tensor.first += begin;
+  tensor.elements = end - begin;
+}
+
+}  // namespace
 
 void Learner::read(Mirror& mirror) {
   if (!mirror.copy.empty()) machine_->memory().read(mirror.copy.data(), mirror.place, mirror.copy.size());
@@ -63,8 +75,8 @@ std::uint64_t Learner::parameter_hash() {
   return require_same_parameters(group_, spec().parameters, values, steps_);
 }
 
-void Learner::append(std::vector<NamedTensor>& tensors, const std::string& prefix,
-                     const Mirror& arena) const {
+void Learner::append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Mirror& arena,
+                     Extent extent) const {
   const parallel::BucketLayout& layout = machine_->layout();
   for (std::size_t i = 0; i < spec().parameters.size(); ++i) {
     const ParameterSpec& parameter = spec().parameters[i];
@@ -78,6 +90,11 @@ void Learner::append(std::vector<NamedTensor>& tensors, const std::string& prefi
       place = is_whole(arena) ? part.in_whole : part.in_shards;
     }
     tensor.values = arena.floats.data() + place;
+    if (is_in_shards() && extent == Extent::written) {
+      const parallel::Mesh& mesh = machine_->shards()->mesh();
+      take_portion(tensor, static_cast<std::size_t>(mesh.place(parallel::kReplicaAxis)),
+                   static_cast<std::size_t>(mesh.size(parallel::kReplicaAxis)));
+    }
     tensors.push_back(std::move(tensor));
   }
 }
@@ -91,10 +108,10 @@ const Learner::Mirror& Learner::weights(bool averaged) const {
   return averaged && options_.ema_decay > 0 && steps_ > 0 ? arenas_.back() : arenas_.front();
 }
 
-std::vector<NamedTensor> Learner::model_tensors(bool averaged) {
+std::vector<NamedTensor> Learner::model_tensors(bool averaged, Extent extent) {
   fetch(Piece::everything);
   std::vector<NamedTensor> tensors;
-  append(tensors, "", weights(averaged));
+  append(tensors, "", weights(averaged), extent);
   const bool has_statistics = !is_in_shards() || group_->rank() == 0;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const ParameterSpec& buffer = spec().buffers[i];
@@ -125,10 +142,10 @@ void Learner::each_parameter(bool averaged, const std::function<void(const float
   }
 }
 
-std::vector<NamedTensor> Learner::state_tensors() {
+std::vector<NamedTensor> Learner::state_tensors(Extent extent) {
   fetch(Piece::everything);
   std::vector<NamedTensor> tensors;
-  for (std::size_t i = 1; i < arenas_.size(); ++i) append(tensors, arenas_[i].name + "/", arenas_[i]);
+  for (std::size_t i = 1; i < arenas_.size(); ++i) append(tensors, arenas_[i].name + "/", arenas_[i], extent);
   return tensors;
 }
 

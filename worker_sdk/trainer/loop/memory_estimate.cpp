@@ -65,18 +65,25 @@ struct Arenas {
 
 Arenas arenas_of(const nn::Plan& plan, const LearnerOptions& learner, int ranks) {
   ReducerOptions options = parallel::with_tree(learner.reducer);
-  if (ranks == 1) options.sharding.form = Form::ddp;
+  options.sharding.form = options.sharding.form_in(ranks);
+  const int sharing = options.sharding.sharing(ranks);
   for (const nn::ParameterUnit& unit : plan.units) options.sharding.unit_begins.push_back(unit.first);
   const Form form = options.sharding.form;
-  const parallel::BucketLayout layout = parallel::plan_buckets(plan.spec.parameters, options, ranks);
+  const parallel::BucketLayout layout = parallel::plan_buckets(plan.spec.parameters, options, sharing);
   const std::size_t all = layout.elements;
   if (form == Form::ddp) return {all, all, all, all};
   std::vector<std::size_t> sizes;
   for (const parallel::Bucket& bucket : layout.buckets) sizes.push_back(bucket.elements);
   const auto in_use = [&](std::size_t ahead) { return parallel::plan_places(sizes, ahead).floats; };
-  const std::size_t shards = parallel::plan_shards(layout, 0, ranks).elements;
+  const std::size_t shards = parallel::plan_shards(layout, 0, sharing).elements;
   return {form == Form::fsdp ? shards + in_use(options.sharding.prefetch) : all,
           form == Form::zero1 ? all : shards + in_use(1), shards, all};
+}
+
+/// The ranks that hold the same part of a model in shards, and each write a portion of it.
+std::size_t copies_of_part(const LearnerOptions& learner, int ranks) {
+  const Sharding& sharding = learner.reducer.sharding;
+  return sharding.form_in(ranks) == Form::ddp ? 1 : static_cast<std::size_t>(ranks / sharding.sharing(ranks));
 }
 
 std::size_t arenas_of_state(const optim::OptimizerOptions& options) {
@@ -137,7 +144,7 @@ void add_replicas(MemoryEstimate& estimate, const nn::Plan& plan, const TrainerO
 
 std::string form_of(const TrainerOptions& options, int ranks) {
   if (options.learner.replicas > 1) return "dp";
-  return name_of(ranks > 1 ? options.learner.reducer.sharding.form : Form::ddp);
+  return name_of(options.learner.reducer.sharding.form_in(ranks));
 }
 
 std::size_t MemoryEstimate::total() const {
@@ -175,7 +182,9 @@ MemoryEstimate estimate_memory(const nn::Plan& plan, const TrainerOptions& optio
   table.gradients = floats(arenas.gradients) + estimate.waiting;
   table.optimizer_state = arenas_of_state(learner.optimizer) * floats(arenas.state);
   table.average = learner.ema_decay > 0 ? floats(arenas.state) : 0;
-  if (checkpoints) table.checkpoint += floats(arenas.state) + table.optimizer_state + table.average;
+  if (checkpoints)
+    table.checkpoint +=
+        (floats(arenas.state) + table.optimizer_state + table.average) / copies_of_part(learner, ranks);
   table.data = bytes_of_data(options, images, ranks, kernels);
   const std::vector<nn::BatchSize> batches = batches_of(options, images, ranks);
   std::int64_t most = 0;

@@ -27,8 +27,8 @@ void account_waits(std::span<const UnitWait> waits, std::span<const PassTimes> p
   }
 }
 
-ShardedModel::ShardedModel(Reducer& reducer, nn::Network& network, ProcessGroup& group, std::size_t ahead)
-    : reducer_(reducer), shards_(*reducer.shards()), group_(group) {
+ShardedModel::ShardedModel(Reducer& reducer, nn::Network& network, std::size_t ahead)
+    : reducer_(reducer), shards_(*reducer.shards()) {
   std::vector<std::size_t> segments;
   for (const nn::ParameterUnit& unit : network.units()) {
     bucket_of_.push_back(reducer.layout().bucket_of[unit.first]);
@@ -37,7 +37,8 @@ ShardedModel::ShardedModel(Reducer& reducer, nn::Network& network, ProcessGroup&
   }
   train_uses_ = parallel::plan_uses(bucket_of_, segments, true);
   test_uses_ = parallel::plan_uses(bucket_of_, segments, false);
-  if (!has_whole_values()) units_.emplace(reducer.layout(), layout(), group, ahead);
+  if (!has_whole_values())
+    units_.emplace(reducer.layout(), layout(), *mesh().along(parallel::kShardAxis), ahead);
   if (shards_.shares_places()) network.set_unit_user(this);
 }
 
@@ -79,8 +80,12 @@ void ShardedModel::spread() {
 }
 
 void ShardedModel::collect(std::size_t bucket, const float* shards, float* whole) {
+  // Each copy of the model is the same, and rank 0 is of the first one.
+  if (mesh().place(parallel::kReplicaAxis) > 0) return;
   const parallel::FloatRange& part = layout().parts[bucket];
-  group_.run(operation_of(Collective::gather, part.size(), DataType::f32, shards + part.begin, whole));
+  mesh()
+      .along(parallel::kShardAxis)
+      ->run(operation_of(Collective::gather, part.size(), DataType::f32, shards + part.begin, whole));
 }
 
 std::size_t ShardedModel::value_bytes() const {

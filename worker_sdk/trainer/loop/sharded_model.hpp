@@ -43,9 +43,11 @@ void account_waits(std::span<const UnitWait> waits, std::span<const PassTimes> p
 /// One thread.
 class ShardedModel final : public nn::UnitUser {
  public:
-  /// `reducer`, whose shards() there are, `network` and `group` outlive it; it becomes the network's user.
-  /// `ahead`: units that fsdp gathers while another one is used. A collective call.
-  ShardedModel(Reducer& reducer, nn::Network& network, ProcessGroup& group, std::size_t ahead);
+  /// `reducer`, whose shards() there are, and `network` outlive it; it becomes the network's user. `ahead`:
+  /// units that fsdp gathers while another one is used. A collective call.
+  ShardedModel(Reducer& reducer, nn::Network& network, std::size_t ahead);
+
+  const parallel::Mesh& mesh() const { return shards_.mesh(); }
 
   const parallel::ShardLayout& layout() const { return shards_.shards(); }
 
@@ -68,16 +70,16 @@ class ShardedModel final : public nn::UnitUser {
   /// Gives all ranks the values of which each has changed its shards, where they are whole. As gather().
   void spread();
 
-  /// Gathers the parts of a bucket that ranks have in arenas of shards, to its whole values on rank 0
-  /// (elsewhere null). A collective call outside of a step.
+  /// Gathers the parts of a bucket that ranks have in arenas of shards, to its whole values on rank 0 of the
+  /// world (elsewhere null). A collective call outside of a step.
   void collect(std::size_t bucket, const float* shards, float* whole);
 
   std::size_t value_bytes() const;
 
   std::size_t gradient_bytes() const { return shards_.gradient_bytes(); }
 
-  /// Of calls that are none of the group's.
-  std::uint64_t payload() const { return units_ ? units_->payload() : 0; }
+  /// Of calls that are none of the world's.
+  std::uint64_t payload() const { return mesh().payload() + (units_ ? units_->payload() : 0); }
 
   /// The waits in training since the last call, in their order.
   std::vector<UnitWait> take_waits() { return std::exchange(waits_, {}); }
@@ -96,7 +98,6 @@ class ShardedModel final : public nn::UnitUser {
 
   Reducer& reducer_;
   parallel::ShardedBuckets& shards_;
-  ProcessGroup& group_;
   std::vector<std::size_t> bucket_of_;  ///< of each unit
   std::vector<std::string> unit_names_;
   std::vector<UnitWait> waits_;

@@ -172,6 +172,13 @@ std::string json_of(const Answer& answer) {
 std::string dry_run(TrainOptions options) {
   const Job job = find_job();
   complete(options, job.ranks);
+  if (options.shard_within_host && job.ranks > 1) {
+    if (job.ranks % job.local_ranks != 0)
+      throw Error(ErrorCode::invalid_argument,
+                  "--shard-within host needs as many ranks on each host, and this one has " +
+                      std::to_string(job.local_ranks) + " of " + std::to_string(job.ranks));
+    options.run.trainer.learner.reducer.sharding.ranks = job.local_ranks;
+  }
   const data::ImageCounts images = count_images(options);
   const nn::Plan plan = nn::plan_of(nn::built_in(options.run.trainer.learner.model, data::kClasses));
   const Kernels kernels = find_kernels(options, job);

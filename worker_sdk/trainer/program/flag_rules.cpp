@@ -96,7 +96,12 @@ constexpr std::array<Refusal, 2> kNotWithReplicas = {
 /// Names what a model in shards cannot have.
 void refuse_with_shards(const CLI::App& app) {
   const std::string form = value_of(app, "--parallel");
-  if (form != "zero1" && form != "zero2" && form != "fsdp") return;
+  if (form != "zero1" && form != "zero2" && form != "fsdp") {
+    if (value_of(app, "--shard-within") == "host")
+      refuse("--shard-within host says where shards are, and --parallel " + form +
+             " has none; give --parallel zero1, zero2 or fsdp, or leave it out");
+    return;
+  }
   const auto refuse_flag = [&form](const std::string& flag, const std::string& why,
                                    const std::string& other) {
     refuse("--parallel " + form + " cannot have " + flag + ": " + why + "; leave it out, or give " + other);

@@ -207,6 +207,11 @@ void add_parallel_flags(CLI::App& app, TrainOptions& options, Words& words) {
       between(0.0, 65536.0));
   add(group, "--prefetch-units", words.prefetch_units,
       "fsdp: units that are gathered while another one is computed; each takes memory", between(0, 64));
+  add(group, "--shard-within", words.shard_within,
+      "zero1, zero2, fsdp: who has a copy of the model together. all: all ranks; host: the ranks of each "
+      "host, so "
+      "that only sums of gradients go from host to host, and every host needs memory for the whole",
+      CLI::IsMember({"all", "host"}));
   add(group, "--replicas", words.replicas, "dp: replicas, each with a thread", between(1, 64));
   group.add_flag("--sync-batch-norm", trainer.learner.sync_batch_norm,
                  "Batch norm over the images of all ranks");
@@ -295,6 +300,7 @@ void apply(const Words& words, TrainOptions& options) {
   reducer.sharding.form = form_of(words.parallel);
   reducer.sharding.unit_bytes = static_cast<std::size_t>(words.unit_mebibytes * 1048576);
   reducer.sharding.prefetch = static_cast<std::size_t>(words.prefetch_units);
+  options.shard_within_host = words.shard_within == "host";
   if (words.parallel == "dp") {
     trainer.learner.replicas = words.replicas;
     options.device = "cpu";

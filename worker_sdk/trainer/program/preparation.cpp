@@ -9,9 +9,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 namespace muster::examples {
@@ -100,6 +103,37 @@ void require_common_options(const TrainOptions& options, int threads, World& wor
   if (!difference.empty())
     throw Error(ErrorCode::mismatch, "the ranks were started with different options: " + difference +
                                          "; give every rank the same ones");
+}
+
+int ranks_of_a_host(std::span<const std::string> hosts) {
+  const auto refuse = [](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument,
+                "--shard-within host needs as many ranks on each host, one after the other: " + why +
+                    "; start them so, or give --shard-within all");
+  };
+  std::vector<std::pair<std::string, int>> runs;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (runs.empty() || runs.back().first != hosts[rank]) {
+      const auto here = hosts.begin() + static_cast<std::ptrdiff_t>(rank);
+      const auto before = std::find(hosts.begin(), here, *here);
+      if (before != here)
+        refuse("ranks " + std::to_string(before - hosts.begin()) + " and " + std::to_string(rank) +
+               " are on " + *here + ", and rank " + std::to_string(rank - 1) + " is on " + hosts[rank - 1]);
+      runs.emplace_back(hosts[rank], 0);
+    }
+    ++runs.back().second;
+  }
+  for (const auto& [host, ranks] : runs)
+    if (ranks != runs.front().second)
+      refuse(runs.front().first + " has " + std::to_string(runs.front().second) + ", " + host + " has " +
+             std::to_string(ranks));
+  return runs.front().second;
+}
+
+void choose_shards(TrainOptions& options, World& world) {
+  if (!options.shard_within_host || world.info().size == 1) return;
+  options.run.trainer.learner.reducer.sharding.ranks =
+      ranks_of_a_host(train::all_texts(&world.group(), world.info().host));
 }
 
 void agree_on_precision(TrainOptions& options, World& world) {

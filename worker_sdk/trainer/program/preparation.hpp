@@ -7,6 +7,7 @@
 #include "worker_sdk/world/world.hpp"
 
 #include <memory>
+#include <span>
 #include <string>
 
 namespace muster::examples {
@@ -27,6 +28,14 @@ void agree_on_precision(TrainOptions& options, World& world);
 /// Adds a note where ranks compute with other instructions or threads: that is fine, but bits then depend on
 /// which rank computes what. A collective call.
 void compare_processors(TrainOptions& options, World& world);
+
+/// The number of ranks on each host, of which `hosts` has a name for each rank. Throws Error
+/// (invalid_argument) where hosts have different numbers, or the ranks of one do not follow one another.
+/// Pure.
+int ranks_of_a_host(std::span<const std::string> hosts);
+
+/// Sets which ranks have a copy of the model together. A collective call. Throws as ranks_of_a_host().
+void choose_shards(TrainOptions& options, World& world);
 
 /// The device that this rank trains on.
 struct ChosenDevice {

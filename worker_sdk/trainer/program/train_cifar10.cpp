@@ -71,6 +71,7 @@ muster::examples::ChosenDevice prepare(TrainOptions& options, const muster::data
   made = {muster::train::hash_of(data), options.best_precision, threads, muster::nn::instruction_set()};
   muster::examples::require_common_options(options, threads, world);
   muster::examples::complete(options, world.info().size);
+  muster::examples::choose_shards(options, world);
   options.run.log.progress.terminal = isatty(STDOUT_FILENO) == 1;
   muster::examples::ChosenDevice device = muster::examples::choose_device(options, world);
   if (device.ops) made.instructions = device.name;

@@ -26,6 +26,7 @@ struct Words {
   double bucket_mebibytes = 25;
   double first_bucket_mebibytes = 1;
   std::string parallel = "ddp";
+  std::string shard_within = "all";
   double unit_mebibytes = 0;
   int prefetch_units = 1;
   int deterministic_micro_batches = 8;

@@ -21,6 +21,8 @@ struct TrainOptions {
   bool best_precision = false;
   bool best_on_gpu = true;
   int threads = 0;  ///< 0: see choose_threads()
+  /// Whether the ranks of a host have a copy of the model together; else all ranks. See choose_shards().
+  bool shard_within_host = false;
   /// Images per step of all ranks; 0: what --batch-size and --accumulate make.
   std::int64_t global_batch = 0;
   std::uint64_t seed = 0;
