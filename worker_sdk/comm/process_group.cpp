@@ -37,8 +37,8 @@ namespace {
 Error as_error(const std::exception& thrown, const Call& call, const ProcessGroup& group) {
   if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr;
-  const std::string where =
-      "rank " + std::to_string(group.rank()) + " of the group '" + group.name() + "' in " + describe(call);
+  const std::string where = "rank " + std::to_string(group.plan().shown(group.rank())) + " of the group '" +
+                            group.name() + "' in " + describe(call);
   if (is_memory) return Error(ErrorCode::out_of_memory, "no memory is left for " + where);
   return Error(ErrorCode::backend, where + " failed: " + thrown.what());
 }
@@ -266,8 +266,8 @@ void* ProcessGroup::allocate(std::size_t bytes, MemoryKind memory) {
 }
 
 void ProcessGroup::abort(const std::string& reason) {
-  backend_->abort(ErrorCode::aborted,
-                  "the group '" + name() + "' was aborted by rank " + std::to_string(rank()) + ": " + reason);
+  backend_->abort(ErrorCode::aborted, "the group '" + name() + "' was aborted by rank " +
+                                          std::to_string(plan_.shown(rank())) + ": " + reason);
 }
 
 void ProcessGroup::launch(const std::function<void()>& work) {
@@ -331,6 +331,8 @@ std::unique_ptr<ProcessGroup> ProcessGroup::make_child(int color, int key, std::
     const auto peer = static_cast<std::size_t>(members[static_cast<std::size_t>(position)]);
     if (static_cast<int>(peer) == rank()) plan.rank = position;
     plan.members.push_back(plan_.members.empty() ? static_cast<int>(peer) : plan_.members[peer]);
+    // Of a rank that has failed everybody speaks by its number in the world.
+    plan.shown_ranks.push_back(plan_.shown(static_cast<int>(peer)));
   }
   auto backend = factory_->make(plan);
   return std::make_unique<ProcessGroup>(std::move(backend), std::move(plan), factory_);

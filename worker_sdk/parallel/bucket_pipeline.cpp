@@ -59,7 +59,7 @@ BucketPipeline::~BucketPipeline() {
     stop_ = true;
     in_flight = open_ && error_ == nullptr;
   }
-  if (in_flight) abort("rank " + std::to_string(group_->rank()) + " gave up in the middle of a step");
+  if (in_flight) tell_others("gave up in the middle of a step");
   wake_.notify_all();
   thread_.join();
 }
@@ -106,7 +106,12 @@ void BucketPipeline::close() {
     const std::lock_guard lock(mutex_);
     open_ = false;
   }
-  if (clips()) clip();
+  try {
+    if (clips()) clip();
+  } catch (const std::exception& failure) {
+    tell_others(std::string("failed while gradients were clipped: ") + failure.what());
+    throw;
+  }
   timing_.finished = Clock::now();
 }
 
@@ -157,14 +162,10 @@ void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
     reduce(bucket);
   } catch (const std::exception& failure) {
     error = std::current_exception();
-    // A hook or an optimizer failed on this rank alone, and the other ranks would wait for this one.
-    if (group_ != nullptr && !group_->has_failed())
-      abort("rank " + std::to_string(group_->rank()) +
-            " failed while a bucket of gradients was reduced: " + failure.what());
+    tell_others(std::string("failed while a bucket of gradients was reduced: ") + failure.what());
   } catch (...) {
     error = std::current_exception();
-    if (group_ != nullptr)
-      abort("rank " + std::to_string(group_->rank()) + " failed while a bucket of gradients was reduced");
+    tell_others("failed while a bucket of gradients was reduced");
   }
   lock.lock();
   busy_ = false;
@@ -173,9 +174,11 @@ void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
   wake_.notify_all();
 }
 
-/// Of several groups the others would wait for this rank.
-void BucketPipeline::abort(const std::string& reason) {
-  group_->abort(reason);
+/// Ends the step of the other ranks, which would wait for this one. Where the world has failed they know.
+void BucketPipeline::tell_others(const std::string& what) {
+  if (group_ == nullptr) return;
+  const std::string reason = "rank " + std::to_string(group_->rank()) + " " + what;
+  if (!group_->has_failed()) group_->abort(reason);
   if (shards_ != nullptr) shards_->mesh().abort(reason);
 }
 

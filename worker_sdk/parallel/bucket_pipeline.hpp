@@ -64,7 +64,7 @@ class BucketPipeline final : public BucketReducer {
   void wait_for(std::size_t buckets);
   void clip();
   bool steps() const;
-  void abort(const std::string& reason);
+  void tell_others(const std::string& what);
 
   std::int64_t samples() const { return static_cast<std::int64_t>(header_[0]); }
 

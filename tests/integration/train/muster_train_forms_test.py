@@ -33,6 +33,39 @@ def test_shards_within_a_host():
     assert parameter_hash(train(*TASK, "--parallel", "fsdp", "--shard-within", "host").stdout) == wanted
 
 
+def on_hosts(hosts, *arguments, ranks=4, **environment):
+    """As if the ranks were on hosts: `hosts` is the number of a rank's host, an expression of the shell."""
+    script = f'export MUSTER_HOST_NAME=h$(({hosts})); exec "$@"'
+    return run([MUSTER, "run", "-n", str(ranks), "--no-python", "sh", "-c", script, "sh", TRAIN, *arguments], check=False, OMP_NUM_THREADS="1",
+               **environment)
+
+
+def test_copies_of_hosts(folder):
+    """The export of ddp, which adds within hosts first, too."""
+    weights = {}
+    for form in ("ddp", "zero1 --shard-within host", "fsdp --shard-within host"):
+        path = os.path.join(folder, form.replace(" ", "_"))
+        result = on_hosts("RANK/2", *TASK, "--accumulate", "2", "--ema", "0.5", "--parallel", *form.split(), "--export", path)
+        assert result.returncode == 0, result
+        with open(path, "rb") as file:
+            weights[form] = file.read()
+    assert len(set(weights.values())) == 1, weights.keys()
+
+
+def test_hosts_that_cannot_have_copies():
+    for hosts, ranks, text in (("RANK%2", 4, "ranks 0 and 2 are on h0, and rank 1 is on h1"), ("RANK>0", 3, "h0 has 1, h1 has 2")):
+        result = on_hosts(hosts, *TASK, "--parallel", "fsdp", "--shard-within", "host", ranks=ranks)
+        assert result.returncode != 0 and "--shard-within host needs as many ranks on each host" in result.stderr, result
+        assert text in result.stderr, result.stderr
+
+
+def test_a_rank_of_the_second_copy_is_named_by_its_number_in_the_world():
+    result = on_hosts("RANK/2", *TASK, "--parallel", "fsdp", "--shard-within", "host", MUSTER_FAULT="kill@3:reduce_scatter:2")
+    told = [line for line in result.stderr.splitlines() if "has died" in line or "has left" in line]
+    assert result.returncode != 0 and "rank 3" in result.stderr, result.stderr
+    assert not any(re.search(r"rank [012] \(process \d+\) has", line) for line in told), result.stderr
+
+
 def test_restarts(folder):
     """In another form each time, up to one rank, which has no shards."""
     keep = ["--checkpoint-dir", os.path.join(folder, "keep")]

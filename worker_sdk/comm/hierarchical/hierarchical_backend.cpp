@@ -32,11 +32,12 @@ GroupPlan part_of(const GroupPlan& plan, const std::vector<int>& ranks, const st
   part.options = plan.options;
   part.alarm = plan.alarm;
   part.options.name = plan.options.name + " (" + what + joined(ranks, ", ", kShown) + ")";
-  part.shown_ranks = ranks;
   part.size = static_cast<int>(ranks.size());
   part.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin());
-  for (const int rank : ranks)
+  for (const int rank : ranks) {
     part.members.push_back(plan.members.empty() ? rank : plan.members[static_cast<std::size_t>(rank)]);
+    part.shown_ranks.push_back(plan.shown(rank));
+  }
   return part;
 }
 

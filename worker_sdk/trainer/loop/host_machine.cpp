@@ -88,8 +88,11 @@ class HostMachine final : public Machine {
 
   /// In the middle of a step the other ranks are told.
   ~HostMachine() override {
-    if (shards_ && in_step_)
+    if (!shards_) return;
+    if (in_step_)
       shards_->abort("rank " + std::to_string(group_->rank()) + " gave up in the middle of a step");
+    // What is gathered lies in the reducer's memory, which goes first.
+    shards_->close();
   }
 
   ShardedModel* shards() override { return shards_ ? &*shards_ : nullptr; }

@@ -175,11 +175,15 @@ class Learner {
   /// Whether the optimizer's state, at least, is in shards: each rank has its part, and nobody has all.
   bool is_in_shards() const;
   /// After a checkpoint was read into the tensors, by rank 0, or by every rank where the model is in shards:
-  /// gives all ranks rank 0's running statistics, and rank 0's parameters and optimizer state or what each
-  /// rank has of whole parameters. A collective call.
+  /// gives all ranks rank 0's running statistics, and rank 0's parameters and optimizer state; where the
+  /// model is in shards what each rank of the first copy has. A collective call.
   void share_state();
   /// Gives all ranks rank 0's running statistics, as a checkpoint holds them. A collective call.
   void share_statistics();
+
+  /// Tells the other ranks why this one makes no more calls, where they are in calls that are none of the
+  /// group's. Any thread.
+  void abort(const std::string& reason);
 
   /// Throws Error (mismatch) that names parameter and rank where the ranks differ; a collective call.
   std::uint64_t parameter_hash();

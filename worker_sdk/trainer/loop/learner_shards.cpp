@@ -18,6 +18,10 @@ std::uint64_t Learner::payload() const {
   return own + (group_ == nullptr ? 0 : group_->traffic().payload);
 }
 
+void Learner::abort(const std::string& reason) {
+  if (machine_->shards() != nullptr) machine_->shards()->abort(reason);
+}
+
 /// A bucket at a time: no rank has room for all parameters.
 std::uint64_t Learner::hash_of_shards() {
   const parallel::BucketLayout& layout = machine_->layout();

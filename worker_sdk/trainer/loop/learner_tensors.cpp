@@ -52,10 +52,12 @@ void Learner::broadcast(std::span<float> values) {
 
 void Learner::share_state() {
   fetch(Piece::everything);
-  if (is_in_shards())
-    machine_->shards()->spread();
-  else
+  if (is_in_shards()) {
+    machine_->shards()->share_values();
+    for (std::size_t i = 1; i < arenas_.size(); ++i) machine_->shards()->share(arenas_[i].floats);
+  } else {
     for (Mirror& arena : arenas_) broadcast(arena.floats);
+  }
   broadcast(running_.floats);
   put(Piece::everything);
 }

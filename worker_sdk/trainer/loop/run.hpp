@@ -47,6 +47,9 @@ class Run {
   /// Throws Error as Trainer does.
   RunEnd run();
 
+  /// Tells the other ranks why this one has failed, where the world's group does not reach them.
+  void abort(const std::string& reason) { trainer_.learner().abort(reason); }
+
  private:
   using Clock = std::chrono::steady_clock;
 

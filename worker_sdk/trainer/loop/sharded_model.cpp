@@ -79,6 +79,16 @@ void ShardedModel::spread() {
   for (std::size_t b = 0; b < reducer_.buckets(); ++b) shards_.spread(b);
 }
 
+void ShardedModel::share(std::span<float> shards) {
+  ProcessGroup* const replicas = mesh().along(parallel::kReplicaAxis);
+  if (replicas != nullptr) replicas->broadcast(shards.data(), shards.size_bytes(), 0);
+}
+
+void ShardedModel::share_values() {
+  for (std::size_t b = 0; b < reducer_.buckets(); ++b) share({values(b), layout().parts[b].size()});
+  spread();
+}
+
 void ShardedModel::collect(std::size_t bucket, const float* shards, float* whole) {
   // Each copy of the model is the same, and rank 0 is of the first one.
   if (mesh().place(parallel::kReplicaAxis) > 0) return;
@@ -93,6 +103,7 @@ std::size_t ShardedModel::value_bytes() const {
 }
 
 void ShardedModel::abort(const std::string& reason) {
+  mesh().abort(reason);
   if (units_) units_->abort(reason);
 }
 

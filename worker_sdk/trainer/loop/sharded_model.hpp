@@ -69,6 +69,10 @@ class ShardedModel final : public nn::UnitUser {
   const float* gather(std::size_t bucket);
   /// Gives all ranks the values of which each has changed its shards, where they are whole. As gather().
   void spread();
+  /// Gives the other copies of the model the first one's values, and calls spread(). As gather().
+  void share_values();
+  /// Gives the other copies what this rank has in an arena of shards. As gather().
+  void share(std::span<float> shards);
 
   /// Gathers the parts of a bucket that ranks have in arenas of shards, to its whole values on rank 0 of the
   /// world (elsewhere null). A collective call outside of a step.
@@ -84,8 +88,11 @@ class ShardedModel final : public nn::UnitUser {
   /// The waits in training since the last call, in their order.
   std::vector<UnitWait> take_waits() { return std::exchange(waits_, {}); }
 
-  /// The other ranks do not wait for this one any more.
+  /// The other ranks do not wait for this one any more. Any thread.
   void abort(const std::string& reason);
+
+  /// Waits for the gathering that is under way, or ends it: the values may go. Nothing is called after it.
+  void close() { units_.reset(); }
 
   void begin_pass(bool trains) override;
   void begin_unit(std::size_t unit, bool backward) override;

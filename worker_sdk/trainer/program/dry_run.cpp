@@ -33,11 +33,13 @@ struct Job {
   int ranks = 1;
   int local_ranks = 1;  ///< on this host
   int local_rank = 0;
+  bool tells_local_ranks = false;  ///< the launcher
 };
 
 Job find_job() {
   const Place place = find_place(process_environment());
-  return {place.size, place.local_size > 0 ? place.local_size : place.size, std::max(0, place.local_rank)};
+  return {place.size, place.local_size > 0 ? place.local_size : place.size, std::max(0, place.local_rank),
+          place.local_size > 0};
 }
 
 /// A network of which only is asked what it takes, and what it would be computed on.
@@ -173,6 +175,11 @@ std::string dry_run(TrainOptions options) {
   const Job job = find_job();
   complete(options, job.ranks);
   if (options.shard_within_host && job.ranks > 1) {
+    if (!job.tells_local_ranks)
+      throw Error(
+          ErrorCode::invalid_argument,
+          "--shard-within host needs the number of ranks on this host, which the launcher does not tell; "
+          "set LOCAL_WORLD_SIZE");
     if (job.ranks % job.local_ranks != 0)
       throw Error(ErrorCode::invalid_argument,
                   "--shard-within host needs as many ranks on each host, and this one has " +

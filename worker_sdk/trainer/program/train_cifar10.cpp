@@ -91,9 +91,12 @@ void require_stdout() {
 muster::Error out_of_memory(const TrainOptions& options, int ranks) {
   const auto& sharding = options.run.trainer.learner.reducer.sharding;
   std::string advice = ". --dry-run tells what the batch takes and what the model";
+  const muster::Form form = sharding.form_in(ranks);
   if (ranks > 1 && sharding.form != muster::Form::fsdp)
     advice += ": if it is too large, --parallel fsdp keeps a part of it on each rank";
-  else if (ranks > 1 && sharding.prefetch > 0)
+  else if (sharding.sharing(ranks) < ranks)
+    advice += ": if it is too large, --shard-within all keeps a smaller part of it on each rank";
+  else if (form == muster::Form::fsdp && sharding.prefetch > 0)
     advice += ": if a unit of it is too large, --prefetch-units 0 takes less";
   return {
       muster::ErrorCode::out_of_memory,
@@ -115,6 +118,7 @@ std::optional<RunEnd> train(TrainOptions options, const std::string& error_file)
   const auto fail = [&](const std::exception& error) {
     muster::examples::report(error, error_file, world.get());
     if (world) world->group().abort(error.what());
+    if (run) run->abort(error.what());
   };
   try {
     muster::WorldOptions joining;

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -157,6 +158,27 @@ TEST_CASE("A checkpoint of several copies has each element once, and is read by 
       const double even = 3.0 * 4 * 545'098 / ranks;  // two of AdamW and the average
       CHECK(static_cast<double>(bytes) < 1.3 * even);
     }
+  }
+}
+
+TEST_CASE("Copies that would begin with other values begin with the first one's") {
+  const auto data = small_set(8, 2);
+  for (const Form form : {Form::zero1, Form::fsdp}) {
+    std::vector<std::uint64_t> hashes(4);
+    const auto errors = run_shm_ranks(4, [&](ProcessGroup& group) {
+      TrainerOptions options = shards_of(2, form);
+      options.learner.seed = group.rank() < 2 ? 1 : 2;
+      Trainer trainer(data, &group, options);
+      hashes[static_cast<std::size_t>(group.rank())] = trainer.learner().parameter_hash();
+    });
+    CHECK(errors == std::vector<std::string>(4));
+    const auto alone = run_shm_ranks(2, [&](ProcessGroup& group) {
+      TrainerOptions options = shards_of(0, form);
+      options.learner.seed = 1;
+      Trainer trainer(data, &group, options);
+      if (trainer.learner().parameter_hash() != hashes[0]) throw std::runtime_error("other values");
+    });
+    CHECK(alone == std::vector<std::string>(2));
   }
 }
 
