@@ -63,6 +63,11 @@ class Deadline {
 
 void set_tcp_options(int fd) {
   const int on = 1;
+  // TCP_RTO_MAX_MS, which linux/tcp.h has since 6.15. Each repetition waits twice as long as the one before:
+  // on a link that comes and goes the fifth would be too late, though the link is there.
+  constexpr int kLongestRepetition = 44;
+  const int second_ms = 1000;
+  ::setsockopt(fd, IPPROTO_TCP, kLongestRepetition, &second_ms, sizeof(second_ms));
   const auto patience = static_cast<unsigned>(kDeadAfter.count());
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof(patience));

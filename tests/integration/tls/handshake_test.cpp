@@ -68,6 +68,21 @@ struct Wiretap {
 
 }  // namespace
 
+TEST_CASE("a connection repeats what is lost each second, and ends when nothing is acknowledged for long") {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
+  const auto option = [&fd](int name) {
+    int value = -1;
+    socklen_t size = sizeof value;
+    return ::getsockopt(fd.get(), IPPROTO_TCP, name, &value, &size) == 0 ? value : -1;
+  };
+  constexpr int kLongestRepetition = 44;  // TCP_RTO_MAX_MS
+  const bool known = option(kLongestRepetition) > 0;
+  set_tcp_options(fd.get());
+  CHECK(option(TCP_NODELAY) != 0);
+  CHECK(option(TCP_USER_TIMEOUT) == kDeadAfter.count());
+  if (known) CHECK(option(kLongestRepetition) == 1000);
+}
+
 TEST_CASE("a client with its key is let in and named, and bytes go both ways") {
   TlsBench bench;
   Pair pair(bench);
