@@ -56,18 +56,20 @@ std::optional<std::string> read_maps(pid_t pid, ProcessMemory& memory) {
 }
 
 /// Tells whether a page of a process is in memory: whoever reads one that is not waits for a disk or a file
-/// server, which may not answer. See pagemap in the kernel's documentation.
+/// server, which may not answer. See pagemap in the kernel's documentation; where there is none, every page
+/// counts as one that is.
 class ResidentPages {
  public:
   explicit ResidentPages(pid_t pid)
       : file_(::open(proc_file(pid, "pagemap").c_str(), O_RDONLY | O_CLOEXEC)) {}
 
   bool contain(std::uint64_t address) const {
+    if (!file_) return true;
     static const auto kPageBytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     constexpr unsigned kPresentBit = 63;
     std::uint64_t entry = 0;
     const auto place = static_cast<off_t>(address / kPageBytes * sizeof entry);
-    return file_ && ::pread(file_.get(), &entry, sizeof entry, place) == sizeof entry &&
+    return ::pread(file_.get(), &entry, sizeof entry, place) == sizeof entry &&
            (entry >> kPresentBit & 1) != 0;
   }
 

@@ -85,6 +85,20 @@ def test_bad_input(folder):
         assert result.returncode == 2 and text in result.stderr and result.stderr.count("\n") == 1, (text, result)
 
 
+def test_shards_within_hosts(_folder):
+    """A rank of four, two of which are here, takes what one of two takes."""
+    flags = [*CPU, "--data", "synthetic:64", "--batch-size", "2", "--model", "mlp-8", "--parallel", "fsdp"]
+    job = {"MUSTER_RANK": "0", "MUSTER_WORLD_SIZE": "4"}
+    of_copies = estimate(*flags, "--shard-within", "host", **job, MUSTER_LOCAL_WORLD_SIZE="2")["bytes"]
+    of_two = estimate(*flags, MUSTER_RANK="0", MUSTER_WORLD_SIZE="2")["bytes"]
+    for kind in ("parameters", "gradients", "optimizer_state"):
+        assert of_copies[kind] == of_two[kind] > estimate(*flags, **job)["bytes"][kind], (kind, of_copies, of_two)
+    for text, environment in (("which nothing tells; start it by muster run", job),
+                              ("this one has 3 of 4; start them so, or give --shard-within all", job | {"MUSTER_LOCAL_WORLD_SIZE": "3"})):
+        result = train(*flags, "--shard-within", "host", "--dry-run", **environment)
+        assert result.returncode == 2 and text in result.stderr and result.stderr.count("\n") == 1, (text, result)
+
+
 def test_what_replicas_refuse(_folder):
     flags = ["--data", "synthetic:64", "--parallel", "dp"]
     for text, more in (("--parallel dp computes on processors, not on several GPUs", ["--device", "cuda"]),

@@ -176,14 +176,15 @@ std::string dry_run(TrainOptions options) {
   complete(options, job.ranks);
   if (options.shard_within_host && job.ranks > 1) {
     if (!job.tells_local_ranks)
-      throw Error(
-          ErrorCode::invalid_argument,
-          "--shard-within host needs the number of ranks on this host, which the launcher does not tell; "
-          "set LOCAL_WORLD_SIZE");
+      throw Error(ErrorCode::invalid_argument,
+                  "--shard-within host needs the number of ranks on this host, which nothing tells; start it "
+                  "by muster "
+                  "run, torchrun, mpirun or srun, or set MUSTER_LOCAL_WORLD_SIZE");
     if (job.ranks % job.local_ranks != 0)
       throw Error(ErrorCode::invalid_argument,
                   "--shard-within host needs as many ranks on each host, and this one has " +
-                      std::to_string(job.local_ranks) + " of " + std::to_string(job.ranks));
+                      std::to_string(job.local_ranks) + " of " + std::to_string(job.ranks) +
+                      "; start them so, or give --shard-within all");
     options.run.trainer.learner.reducer.sharding.ranks = job.local_ranks;
   }
   const data::ImageCounts images = count_images(options);

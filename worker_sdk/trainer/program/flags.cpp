@@ -209,8 +209,7 @@ void add_parallel_flags(CLI::App& app, TrainOptions& options, Words& words) {
       "fsdp: units that are gathered while another one is computed; each takes memory", between(0, 64));
   add(group, "--shard-within", words.shard_within,
       "zero1, zero2, fsdp: who has a copy of the model together. all: all ranks; host: the ranks of each "
-      "host, so "
-      "that only sums of gradients go from host to host, and every host needs memory for the whole",
+      "host, so that only sums of gradients go from host to host, and every host needs memory for the whole",
       CLI::IsMember({"all", "host"}));
   add(group, "--replicas", words.replicas, "dp: replicas, each with a thread", between(1, 64));
   group.add_flag("--sync-batch-norm", trainer.learner.sync_batch_norm,
