@@ -19,7 +19,12 @@ MAX_FILE_LINES = 450
 MAX_CLASS_LINES = 450  # its body and its functions
 # A reader finds a function in the source of the header that declares it. These sources have no header of their name, and why.
 WITHOUT_HEADER = {
-    "worker_sdk/trainer": "is a house of its own",
+    "worker_sdk/muster_train/train_cifar10.cpp": "a program",
+    "worker_sdk/nn/cpu/map_kernels_avx2.cpp": "map_kernels.hpp and row_kernels.hpp for an instruction set",
+    "worker_sdk/nn/cpu/map_kernels_avx512.cpp": "map_kernels.hpp and row_kernels.hpp for an instruction set",
+    "worker_sdk/nn/cpu/map_kernels_base.cpp": "map_kernels.hpp and row_kernels.hpp for an instruction set",
+    "worker_sdk/nn/gpu/cuda/kernels.cu": "what nvcc compiles, found by its names",
+    "worker_sdk/nn/gpu/cuda/plugin.cpp": "the entry of a shared object",
     "worker_sdk/abi": "the C interface by topic, declared in include/muster/abi",
     "worker_sdk/examples": "programs",
     "launcher/main.cpp": "a program",
@@ -43,7 +48,7 @@ WITHOUT_HEADER = {
     "worker_sdk/comm/reduce_kernels_base.cpp": "reduce_kernels.hpp for an instruction set",
 }
 # In these rooms a class stands in one source and has at most MAX_CLASS_LINES, but for these, and why.
-CLASS_ROOMS = ("launcher/", "agent/", "rendezvous/", "worker_sdk/comm/")
+CLASS_ROOMS = ("launcher/", "agent/", "rendezvous/", "worker_sdk/comm/", "worker_sdk/muster_train/", "worker_sdk/nn/", "worker_sdk/parallel/")
 LARGE_CLASSES = {
     "muster::rendezvous::Coordinator": "one state machine: its requests, its rounds and the rest stand in a source each",
     "muster::launcher::NodeFleet": "one source holds what leads to the nodes, their links and the time; its header tells the events",

@@ -77,7 +77,7 @@ versions() {
   # shellcheck disable=SC2016  # the inner shell expands it
   in_root bash -c '
     set -euo pipefail
-    macros=$(printf "#include <boost/version.hpp>\n#include \"worker_sdk/trainer/nn/cpu/onednn.hpp\"\n#include \"catch.hpp\"\n" |
+    macros=$(printf "#include <boost/version.hpp>\n#include \"worker_sdk/nn/cpu/onednn.hpp\"\n#include \"catch.hpp\"\n" |
       "$1" -std=c++20 -E -dM -x c++ -I . -I worker_sdk/include -I tests/support -)
     value() { sed -n "s/^#define $1 //p" <<<"$macros" | tr -d "\"" | tr _ .; }
     release=$(sed -n "s/^PRETTY_NAME=//p" /etc/os-release | tr -d "\"")

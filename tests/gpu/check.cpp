@@ -6,12 +6,16 @@
 #include "tests/gpu/plan_check.hpp"
 #include "tests/gpu/random_start.hpp"
 #include "tests/gpu/row_check.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
-#include "worker_sdk/trainer/data/images.hpp"
-#include "worker_sdk/trainer/loop/learner.hpp"
-#include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
-#include "worker_sdk/trainer/nn/network.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/host_ops.hpp"
+#include "tests/unit/worker_sdk/nn/model_tensors.hpp"
+#include "worker_sdk/nn/built_in.hpp"
+#include "worker_sdk/nn/cpu/processors.hpp"
+#include "worker_sdk/nn/data/images.hpp"
+#include "worker_sdk/nn/gpu/cuda/cuda_ops.hpp"
+#include "worker_sdk/nn/learner/learner.hpp"
+#include "worker_sdk/nn/loss.hpp"
+#include "worker_sdk/nn/models/make_network.hpp"
+#include "worker_sdk/nn/network.hpp"
 
 #include <algorithm>
 #include <cmath>

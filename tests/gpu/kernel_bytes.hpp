@@ -2,8 +2,8 @@
 // The bytes that a kernel has to move: what it reads and what it writes, each element once.
 #pragma once
 
+#include "worker_sdk/nn/gpu/ops.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
-#include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
 #include <cstddef>
 #include <cstdint>

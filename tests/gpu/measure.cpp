@@ -2,9 +2,9 @@
 #include "tests/gpu/measure.hpp"
 
 #include "tests/gpu/random_start.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/gpu/row_block.hpp"
-#include "worker_sdk/trainer/loop/learner.hpp"
-#include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/row_block.hpp"
+#include "worker_sdk/nn/gpu/cuda/cuda_ops.hpp"
+#include "worker_sdk/nn/learner/learner.hpp"
 
 #include <algorithm>
 #include <array>

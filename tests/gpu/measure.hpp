@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tests/gpu/timed_ops.hpp"
-#include "worker_sdk/trainer/loop/learner.hpp"
+#include "worker_sdk/nn/learner/learner.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/plan_check.hpp"
 
-#include "worker_sdk/trainer/nn/gpu/cuda/convolutions.hpp"
-#include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
-#include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
-#include "worker_sdk/trainer/nn/gpu/cuda/multiplications.hpp"
-#include "worker_sdk/trainer/nn/gpu/cuda/plans.hpp"
+#include "worker_sdk/nn/gpu/cuda/convolutions.hpp"
+#include "worker_sdk/nn/gpu/cuda/cuda_ops.hpp"
+#include "worker_sdk/nn/gpu/cuda/library.hpp"
+#include "worker_sdk/nn/gpu/cuda/multiplications.hpp"
+#include "worker_sdk/nn/gpu/cuda/plans.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/trainer/data/images.hpp"
-#include "worker_sdk/trainer/loop/learner.hpp"
-#include "worker_sdk/trainer/nn/gpu/ops.hpp"
+#include "worker_sdk/nn/data/images.hpp"
+#include "worker_sdk/nn/gpu/ops.hpp"
+#include "worker_sdk/nn/learner/learner.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/row_check.hpp"
 
-#include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/gpu/row_block.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/host_ops.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/row_block.hpp"
+#include "tests/unit/worker_sdk/nn/model_tensors.hpp"
 
 #include <algorithm>
 #include <cstdio>

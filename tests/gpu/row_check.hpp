@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/trainer/nn/gpu/ops.hpp"
+#include "worker_sdk/nn/gpu/ops.hpp"
 
 namespace muster::nn::gpu {
 

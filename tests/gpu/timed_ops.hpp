@@ -2,7 +2,7 @@
 // Ops of a device whose calls are timed one by one, with the bytes and the operations that each of them has.
 #pragma once
 
-#include "worker_sdk/trainer/nn/gpu/ops.hpp"
+#include "worker_sdk/nn/gpu/ops.hpp"
 
 #include <cstddef>
 #include <functional>

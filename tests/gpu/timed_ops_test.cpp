@@ -7,7 +7,7 @@
 #include "tests/gpu/random_start.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/host_ops.hpp"
 
 #include <algorithm>
 #include <stdexcept>

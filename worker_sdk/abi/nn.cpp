@@ -4,9 +4,10 @@
 #include "worker_sdk/abi/failure.hpp"
 #include "worker_sdk/abi/nodes.hpp"
 #include "worker_sdk/abi/options.hpp"
-#include "worker_sdk/trainer/loop/host_batches.hpp"
-#include "worker_sdk/trainer/loop/session.hpp"
-#include "worker_sdk/trainer/optim/schedule.hpp"
+#include "worker_sdk/nn/batches/host_batches.hpp"
+#include "worker_sdk/nn/cpu/processors.hpp"
+#include "worker_sdk/nn/learner/session.hpp"
+#include "worker_sdk/nn/optim/schedule.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -10,24 +10,27 @@
 
 namespace muster::parallel {
 
-/// Throws Error (mismatch) on every rank alike when the ranks' descriptions of the model (describe_layout())
-/// are not all equal. They compare over `store`; null: over the group, with two small collectives if they are
-/// equal. `group` has more than one rank.
-void require_same_layout(ProcessGroup& group, StoreClient* store, const std::string& description);
+/// "rank 0 has A, rank 3 has B", of the first line in which two texts differ.
+std::string first_differing_line(const std::string& first, const std::string& other, int rank);
 
-/// The subject that the ranks compare over the store.
+/// What the ranks must have alike.
 struct Topic {
-  std::string name;  ///< part of the names of the keys
-  std::string text;  ///< what a rank that does not come has not said: "which model it trains"
-  /// Tells how two descriptions differ: rank 0's, and that of the first rank with a different one.
-  std::function<std::string(const std::string& first, const std::string& other, int rank)> difference;
+  std::string name;     ///< part of the names of keys in a store
+  std::string unsaid;   ///< what a rank that does not come has not said: "which model it trains"
+  std::string refusal;  ///< begins the error: "the ranks train different models; "
+  std::string advice;   ///< ends it: "give every rank the same ones"
+  /// Tells how two texts differ: rank 0's, and that of the first rank with a different one.
+  std::function<std::string(const std::string& first, const std::string& other, int rank)> difference =
+      first_differing_line;
 };
 
-/// Compares the descriptions of all ranks: "" if they are equal, else the text of Topic::difference() about
-/// the first rank with a different one; the same on every rank. It works even where collectives cannot,
-/// because it only reads the name, rank, size and deadline of `group`. A rank that does not come is named by
-/// the Error (deadline).
-std::string difference_over_store(const ProcessGroup& group, StoreClient& store, const Topic& topic,
-                                  const std::string& description);
+/// Throws Error (mismatch) on every rank alike where the ranks' `lines` are not all equal. They compare over
+/// `store`, which works even where collectives cannot, because only the name, rank, size and deadline of
+/// `group` are read: there a rank that does not come is named by the Error (deadline). `store` null: over the
+/// group, with two small collectives if all is equal. `group` has more than one rank.
+void agree(ProcessGroup& group, StoreClient* store, const Topic& topic, const std::string& lines);
+
+/// The same for the model, as describe_layout() describes it.
+void require_same_layout(ProcessGroup& group, StoreClient* store, const std::string& description);
 
 }  // namespace muster::parallel

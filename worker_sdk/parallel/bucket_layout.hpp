@@ -43,9 +43,6 @@ struct Sharding {
   std::size_t unit_bytes = 0;
   /// The number of buckets whose parameters are gathered while another one is used, for fsdp.
   std::size_t prefetch = 1;
-  /// Applies the optimizer to this rank's shard of a bucket, instead of ReducerOptions::bucket_step, which
-  /// says when it is called and what `scale` is.
-  std::function<void(std::size_t bucket, float scale)> step = {};
   /// The number of neighbouring ranks that have one copy of the model together; it divides the ranks. Those
   /// with the same part of several copies sum its gradients. 0: all ranks. Default: 0.
   int ranks = 0;
@@ -73,6 +70,9 @@ struct ReducerOptions {
   /// backward does not read the value of parameter i any more. Not called in a step without any sample.
   /// Empty: the caller applies the optimizer after finish_step().
   BucketStep bucket_step = {};
+  /// The same for the part of a bucket that is this rank's own (parallel::OwnedBuckets): all of it, or its
+  /// shard. It takes the place of `bucket_step`, which a model in shards does not call.
+  std::function<void(std::size_t bucket, float scale)> own_step = {};
   /// The largest L2 norm of the mean gradient over all parameters; a gradient with a larger norm is scaled
   /// down to it. The norm is known only when all buckets are reduced, so `bucket_step` is then called for all
   /// of them in finish_step(), by its caller. Without a `bucket_step` the caller applies clip_scale(). 0: no

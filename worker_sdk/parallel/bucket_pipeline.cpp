@@ -3,7 +3,6 @@
 
 #include "rendezvous/base/invariant.hpp"
 #include "rendezvous/base/quiet_thread.hpp"
-#include "worker_sdk/parallel/norm_sums.hpp"
 
 #include <cmath>
 #include <limits>
@@ -13,20 +12,19 @@
 namespace muster::parallel {
 namespace {
 
-std::vector<float*> places_of(const ShardedBuckets& shards, std::size_t buckets) {
+std::vector<float*> places_of(const OwnedBuckets& owned, std::size_t buckets) {
   std::vector<float*> places;
-  for (std::size_t b = 0; b < buckets; ++b) places.push_back(shards.gradients(b));
+  for (std::size_t b = 0; b < buckets; ++b) places.push_back(owned.gradients(b));
   return places;
 }
 
 }  // namespace
 
 BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory,
-                               float* header, std::unique_ptr<BucketSum> sum, ProcessGroup* group)
-    : BucketReducer(layout, options, memory, header, group != nullptr, Fold::parameter),
-      own_sum_(std::move(sum)),
-      sum_(own_sum_.get()),
-      shards_(nullptr),
+                               OwnedBuckets& buckets, ProcessGroup* group)
+    : BucketReducer(layout, options, memory, buckets.header(), group != nullptr, Fold::parameter,
+                    places_of(buckets, layout.buckets.size())),
+      buckets_(buckets),
       group_(group),
       squares_(layout.norm_blocks.size()),
       norm_(std::numeric_limits<double>::quiet_NaN()),
@@ -34,21 +32,6 @@ BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions&
       done_(layout.buckets.size()) {
   timing_.buckets.resize(layout.buckets.size());
   if (group_ != nullptr) thread_ = quiet_thread([this] { run(); });
-}
-
-BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory,
-                               ShardedBuckets& shards, ProcessGroup& group)
-    : BucketReducer(layout, options, memory, shards.header(), true, Fold::parameter,
-                    places_of(shards, layout.buckets.size())),
-      sum_(&shards),
-      shards_(&shards),
-      group_(&group),
-      squares_(layout.norm_blocks.size()),
-      norm_(std::numeric_limits<double>::quiet_NaN()),
-      launched_(layout.buckets.size()),
-      done_(layout.buckets.size()) {
-  timing_.buckets.resize(layout.buckets.size());
-  thread_ = quiet_thread([this] { run(); });
 }
 
 BucketPipeline::~BucketPipeline() {
@@ -130,11 +113,7 @@ void BucketPipeline::wait_for(std::size_t buckets) {
 void BucketPipeline::enter(std::size_t bucket) {
   // The places of this bucket and of the one before do not overlap, so the earlier ones must be done. Outside
   // of a step all are done.
-  if (shards_ != nullptr && shards_->shares_places() && bucket >= 2) wait_for(bucket - 1);
-}
-
-bool BucketPipeline::steps() const {
-  return shards_ != nullptr ? options_.sharding.step != nullptr : options_.bucket_step != nullptr;
+  if (buckets_.shares_places() && bucket >= 2) wait_for(bucket - 1);
 }
 
 bool BucketPipeline::has_failed() const {
@@ -179,16 +158,12 @@ void BucketPipeline::tell_others(const std::string& what) {
   if (group_ == nullptr) return;
   const std::string reason = "rank " + std::to_string(group_->rank()) + " " + what;
   if (!group_->has_failed()) group_->abort(reason);
-  if (shards_ != nullptr) shards_->mesh().abort(reason);
+  buckets_.abort(reason);
 }
 
 void BucketPipeline::meet() {
   std::int32_t here = 1;
   group_->all_reduce(&here, 1, DataType::i32, ReduceOp::sum);
-}
-
-void BucketPipeline::sum(std::size_t bucket) {
-  sum_->sum(bucket);
 }
 
 void BucketPipeline::mark(Moment moment, std::size_t bucket) {
@@ -214,19 +189,8 @@ void BucketPipeline::mark(Moment moment, std::size_t bucket) {
   }
 }
 
-void BucketPipeline::measure(std::size_t bucket) {
-  if (shards_ != nullptr) return shards_->measure(bucket, squares_);
-  const Bucket& range = layout_.buckets[bucket];
-  for (std::size_t i = range.norm_begin; i < range.norm_end; ++i) {
-    const NormBlock& block = layout_.norm_blocks[i];
-    LaneSums sums;
-    sums.add(gradients() + block.offset, static_cast<std::size_t>(block.count));
-    squares_[i] = sums.total();
-  }
-}
-
 void BucketPipeline::clip() {
-  if (shards_ != nullptr) shards_->share_squares(squares_);
+  buckets_.share_squares(squares_);
   double squares = 0;
   for (const double block : squares_) squares += block;
   const auto count = static_cast<double>(samples());
@@ -246,12 +210,13 @@ void BucketPipeline::clip() {
 void BucketPipeline::step(std::size_t bucket) {
   if (!steps() || samples() == 0) return;
   const float scale = clip_scale_ / static_cast<float>(samples());
-  if (shards_ == nullptr) {
+  if (options_.own_step) {
+    options_.own_step(bucket, scale);
+  } else {
     const Bucket& range = layout_.buckets[bucket];
-    return options_.bucket_step(range.offset, range.offset + range.elements, scale);
+    options_.bucket_step(range.offset, range.offset + range.elements, scale);
   }
-  options_.sharding.step(bucket, scale);
-  if (shards_->has_whole_values()) shards_->spread(bucket);
+  buckets_.spread(bucket);
 }
 
 }  // namespace muster::parallel

@@ -3,15 +3,13 @@
 #pragma once
 
 #include "worker_sdk/parallel/bucket_reducer.hpp"
-#include "worker_sdk/parallel/bucket_sum.hpp"
-#include "worker_sdk/parallel/sharded_buckets.hpp"
+#include "worker_sdk/parallel/owned_buckets.hpp"
 
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -24,13 +22,10 @@ namespace muster::parallel {
 /// thread.
 class BucketPipeline final : public BucketReducer {
  public:
-  /// `layout`, `options`, `memory` and `group` outlive this object; `header` is where header and arena begin.
-  /// `sum` and `group`, the world, which is aborted if a step fails, are null in a world of one.
-  BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory, float* header,
-                 std::unique_ptr<BucketSum> sum, ProcessGroup* group);
-  /// Makes the pipeline of a model in shards; `shards` must outlive this object as well, and is aborted, too.
+  /// All arguments outlive this object. `group` is the world, which is aborted with the buckets if a step
+  /// fails; null: a world of one.
   BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory,
-                 ShardedBuckets& shards, ProcessGroup& group);
+                 OwnedBuckets& buckets, ProcessGroup* group);
   /// Aborts the group in the middle of a step.
   ~BucketPipeline() override;
 
@@ -53,8 +48,11 @@ class BucketPipeline final : public BucketReducer {
   void launch(std::size_t buckets) override;
   void close() override;
   void meet() override;
-  void sum(std::size_t bucket) override;
-  void measure(std::size_t bucket) override;
+
+  void sum(std::size_t bucket) override { buckets_.sum(bucket); }
+
+  void measure(std::size_t bucket) override { buckets_.measure(bucket, squares_); }
+
   void step(std::size_t bucket) override;
   void mark(Moment moment, std::size_t bucket) override;
 
@@ -63,14 +61,14 @@ class BucketPipeline final : public BucketReducer {
   void launch_alone(std::size_t buckets, Clock::time_point now);
   void wait_for(std::size_t buckets);
   void clip();
-  bool steps() const;
+
+  bool steps() const { return options_.bucket_step != nullptr || options_.own_step != nullptr; }
+
   void tell_others(const std::string& what);
 
   std::int64_t samples() const { return static_cast<std::int64_t>(header_[0]); }
 
-  const std::unique_ptr<BucketSum> own_sum_;
-  BucketSum* const sum_;          ///< null in a world of one
-  ShardedBuckets* const shards_;  ///< null: every rank has everything
+  OwnedBuckets& buckets_;
   ProcessGroup* const group_;
   std::vector<double> squares_;  ///< the sum of squares of each block of the reduced gradients
   StepTiming timing_;

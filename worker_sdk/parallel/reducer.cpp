@@ -19,6 +19,7 @@ ProcessGroup* if_shared(ProcessGroup* group) {
 ReducerOptions fitted(const ReducerOptions& options, const ProcessGroup* group) {
   ReducerOptions fitted = parallel::with_tree(options);
   fitted.sharding.form = group == nullptr ? Form::ddp : options.sharding.form_in(group->size());
+  if (fitted.sharding.form != Form::ddp) fitted.bucket_step = nullptr;
   return fitted;
 }
 
@@ -36,28 +37,23 @@ Reducer::Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, con
   if (group_ != nullptr)
     parallel::require_same_layout(*group_, options_.store, parallel::describe_layout(parameters_, options_));
   if (options_.sharding.form != Form::ddp) {
-    shards_.emplace(layout_, parameters_, options_, *group_);
-    header_ = shards_->header();
-    pipeline_.emplace(layout_, options_, memory_, *shards_, *group_);
-    return;
-  }
-  const std::size_t floats = parallel::kHeaderFloats + layout_.elements;
-  if (group_ != nullptr) {
-    header_ = static_cast<float*>(group_->allocate(floats * sizeof(float)));
+    auto shards = std::make_unique<parallel::ShardedBuckets>(layout_, parameters_, options_, *group_);
+    shards_ = shards.get();
+    owned_ = std::move(shards);
   } else {
-    header_ = memory_.allocate(floats, "gradients");
+    const std::size_t floats = parallel::kHeaderFloats + layout_.elements;
+    float* const header = group_ == nullptr ? memory_.allocate(floats, "gradients")
+                                            : static_cast<float*>(group_->allocate(floats * sizeof(float)));
+    owned_ =
+        std::make_unique<parallel::WholeBuckets>(layout_, parameters_, options_.hook.get(), header, group_);
   }
-  std::unique_ptr<parallel::BucketSum> sum;
-  if (group_ != nullptr)
-    sum =
-        std::make_unique<parallel::WholeBuckets>(layout_, parameters_, options_.hook.get(), header_, *group_);
-  pipeline_.emplace(layout_, options_, memory_, header_, std::move(sum), if_shared(group));
+  header_ = owned_->header();
+  pipeline_.emplace(layout_, options_, memory_, *owned_, group_);
 }
 
 float* Reducer::gradient(std::size_t parameter) const {
-  if (!shards_) return gradients() + offset(parameter);
   const std::size_t bucket = layout_.bucket_of.at(parameter);
-  return shards_->gradients(bucket) + (offset(parameter) - layout_.buckets[bucket].offset);
+  return owned_->gradients(bucket) + (offset(parameter) - layout_.buckets[bucket].offset);
 }
 
 void Reducer::broadcast(float* values) {

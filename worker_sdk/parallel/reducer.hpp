@@ -59,9 +59,10 @@ class Reducer {
   float* gradients() const { return header_ + parallel::kHeaderFloats; }
 
   /// The model's shards, with the values; null if every rank has everything (ReducerOptions::sharding).
-  parallel::ShardedBuckets* shards() { return shards_ ? &*shards_ : nullptr; }
+  parallel::ShardedBuckets* shards() const { return shards_; }
 
-  const parallel::ShardedBuckets* shards() const { return shards_ ? &*shards_ : nullptr; }
+  /// What of each bucket is this rank's own.
+  const parallel::OwnedBuckets& owned() const { return *owned_; }
 
   const parallel::BucketLayout& layout() const { return layout_; }
 
@@ -143,7 +144,8 @@ class Reducer {
   ProcessGroup* const group_;  ///< null in a world of one
   std::optional<MicroBatches> plan_;
   parallel::HostMemory memory_;
-  std::optional<parallel::ShardedBuckets> shards_;
+  std::unique_ptr<parallel::OwnedBuckets> owned_;
+  parallel::ShardedBuckets* shards_ = nullptr;  ///< the same, where the model is in shards
   float* header_ = nullptr;
 
   Phase phase_ = Phase::idle;

@@ -17,16 +17,18 @@ void refuse(Form form, const std::string& what) {
 
 /// The shards of the layout. Throws Error for options that the form does not have.
 ShardLayout checked(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
-                    const ReducerOptions& options, const ProcessGroup& group) {
+                    const ReducerOptions& options, const ProcessGroup& world) {
   const Form form = options.sharding.form;
   if (options.hook != nullptr) refuse(form, "sums gradients in f32, and has no hook that compresses them");
   if (options.deterministic_micro_batches > 0) refuse(form, "has no deterministic world");
   std::size_t floats = 0;
   for (const ParameterSpec& parameter : parameters) floats += parameter.elements();
-  if (floats < static_cast<std::size_t>(group.size()))
-    refuse(form, "cannot give each of " + std::to_string(group.size()) + " ranks a part of " +
+  const std::vector<MeshAxis> axes = axes_of_shards(world.size(), options.sharding.sharing(world.size()));
+  const int ranks = axes.back().size;
+  if (floats < static_cast<std::size_t>(ranks))
+    refuse(form, "cannot give each of " + std::to_string(ranks) + " ranks a part of " +
                      std::to_string(floats) + " parameters");
-  return plan_shards(layout, group.rank(), group.size());
+  return plan_shards(layout, places_in(axes, world.rank()).back(), ranks);
 }
 
 std::vector<std::size_t> sizes_of(const BucketLayout& layout) {
@@ -51,35 +53,34 @@ float* allocate(ProcessGroup& group, std::size_t floats) {
 
 ShardedBuckets::ShardedBuckets(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
                                const ReducerOptions& options, ProcessGroup& group)
-    : layout_(layout),
+    : OwnedBuckets(layout, checked(layout, parameters, options, group)),
       parameters_(parameters),
       form_(options.sharding.form),
       mesh_(axes_of_shards(group.size(), options.sharding.sharing(group.size())), group),
       group_(*mesh_.along(kShardAxis)),
       replicas_(mesh_.along(kReplicaAxis)),
-      shards_(checked(layout, parameters, options, group_)),
-      cuts_(plan_norm_cuts(layout, shards_)),
+      cuts_(plan_norm_cuts(layout, own_)),
       places_(places_for(layout, form_)),
       header_(allocate(group_, kHeaderFloats + places_.floats)) {
-  if (shares_places()) sums_ = allocate(group_, shards_.elements);
-  values_ = allocate(group_, has_whole_values() ? layout.elements : shards_.elements);
+  if (shares_places()) sums_ = allocate(group_, own_.elements);
+  values_ = allocate(group_, has_whole_values() ? layout.elements : own_.elements);
 }
 
 const float* ShardedBuckets::sums(std::size_t bucket) const {
-  if (sums_ != nullptr) return sums_ + shards_.parts[bucket].begin;
-  return gradients(bucket) + (shards_.whole[bucket].begin - layout_.buckets[bucket].offset);
+  if (sums_ != nullptr) return sums_ + own_.parts[bucket].begin;
+  return OwnedBuckets::sums(bucket);
 }
 
 float* ShardedBuckets::values(std::size_t bucket) const {
-  return values_ + (has_whole_values() ? shards_.whole[bucket].begin : shards_.parts[bucket].begin);
+  return values_ + (has_whole_values() ? own_.whole[bucket].begin : own_.parts[bucket].begin);
 }
 
 std::size_t ShardedBuckets::value_bytes() const {
-  return (has_whole_values() ? layout_.elements : shards_.elements) * sizeof(float);
+  return (has_whole_values() ? layout_.elements : own_.elements) * sizeof(float);
 }
 
 std::size_t ShardedBuckets::gradient_bytes() const {
-  return (places_.floats + (sums_ != nullptr ? shards_.elements : 0)) * sizeof(float);
+  return (places_.floats + (sums_ != nullptr ? own_.elements : 0)) * sizeof(float);
 }
 
 /// Clears the gaps of a bucket, where another bucket's gradients were, because sums of such leftovers must
@@ -96,7 +97,7 @@ void ShardedBuckets::sum(std::size_t bucket) {
   if (bucket == 0) mesh_.world().all_reduce(header_, kHeaderFloats, DataType::f32, ReduceOp::sum);
   if (shares_places()) clear_gaps(bucket);
   float* const sums = const_cast<float*>(this->sums(bucket));
-  const std::size_t count = shards_.parts[bucket].size();
+  const std::size_t count = own_.parts[bucket].size();
   Operation operation =
       operation_of(Collective::reduce_scatter, count, DataType::f32, gradients(bucket), sums);
   operation.call.op = ReduceOp::sum;
@@ -104,30 +105,16 @@ void ShardedBuckets::sum(std::size_t bucket) {
   if (replicas_ != nullptr) replicas_->all_reduce(sums, count, DataType::f32, ReduceOp::sum);
 }
 
-void ShardedBuckets::measure(std::size_t bucket, std::span<double> squares) const {
-  const FloatRange& mine = shards_.whole[bucket];
-  const float* const values = sums(bucket);
-  for (std::size_t i = layout_.buckets[bucket].norm_begin; i < layout_.buckets[bucket].norm_end; ++i) {
-    const auto begin = static_cast<std::size_t>(layout_.norm_blocks[i].offset);
-    const auto count = static_cast<std::size_t>(layout_.norm_blocks[i].count);
-    squares[i] = 0;
-    if (begin < mine.begin || begin + count > mine.end) continue;
-    LaneSums block;
-    block.add(values + (begin - mine.begin), count);
-    squares[i] = block.total();
-  }
-}
-
 /// Adds the squares of all ranks. The sum of a cut block goes from rank to rank, and the last rank has the
 /// whole. Every other block belongs to one rank, to which the other ranks add zeros.
 void ShardedBuckets::share_squares(std::span<double> squares) {
   const std::size_t row = layout_.buckets.size() * LaneSums::kLanes;
   std::vector<double> mine(row);
-  std::vector<double> all(cuts_.borders > 0 ? row * shards_.ranks : 0);
+  std::vector<double> all(cuts_.borders > 0 ? row * own_.ranks : 0);
   const auto summed = [&](const CutBlock& cut) {
     LaneSums block;
-    if (cut.goes_on) block = LaneSums(&all[(shards_.rank - 1) * row + cut.bucket * LaneSums::kLanes]);
-    block.add(sums(cut.bucket) + (cut.range.begin - shards_.parts[cut.bucket].begin), cut.range.size());
+    if (cut.goes_on) block = LaneSums(&all[(own_.rank - 1) * row + cut.bucket * LaneSums::kLanes]);
+    block.add(sums(cut.bucket) + (cut.range.begin - own_.parts[cut.bucket].begin), cut.range.size());
     return block;
   };
   for (std::size_t round = 0; round < cuts_.borders; ++round) {
@@ -144,7 +131,8 @@ void ShardedBuckets::share_squares(std::span<double> squares) {
 }
 
 void ShardedBuckets::spread(std::size_t bucket) {
-  group_.run(operation_of(Collective::all_gather, shards_.parts[bucket].size(), DataType::f32, values(bucket),
+  if (!has_whole_values()) return;
+  group_.run(operation_of(Collective::all_gather, own_.parts[bucket].size(), DataType::f32, values(bucket),
                           values_ + layout_.buckets[bucket].offset));
 }
 

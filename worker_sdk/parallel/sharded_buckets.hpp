@@ -4,8 +4,8 @@
 
 #include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
-#include "worker_sdk/parallel/bucket_sum.hpp"
 #include "worker_sdk/parallel/mesh.hpp"
+#include "worker_sdk/parallel/owned_buckets.hpp"
 #include "worker_sdk/parallel/shard_layout.hpp"
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace muster::parallel {
 /// zero2, with the values in an arena of shards as well. Where the mesh has replicas (Sharding::ranks), "all
 /// ranks" are those of this rank's copy, unless it says the world. One thread at a time; every rank makes the
 /// same calls.
-class ShardedBuckets final : public BucketSum {
+class ShardedBuckets final : public OwnedBuckets {
  public:
   /// All arguments outlive this object; `group` is the world. A collective call. Throws Error
   /// (invalid_argument) for options that the form does not have, and for more ranks than there are
@@ -27,20 +27,17 @@ class ShardedBuckets final : public BucketSum {
   ShardedBuckets(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
                  const ReducerOptions& options, ProcessGroup& group);
 
-  const ShardLayout& shards() const { return shards_; }
-
   const Mesh& mesh() const { return mesh_; }
 
-  float* header() const { return header_; }
+  float* header() const override { return header_; }
 
-  /// The place where backward writes the gradients of a bucket. The places of two buckets that are not
-  /// neighbours may overlap, except with zero1.
-  float* gradients(std::size_t bucket) const { return header_ + kHeaderFloats + places_.begins[bucket]; }
+  float* gradients(std::size_t bucket) const override {
+    return header_ + kHeaderFloats + places_.begins[bucket];
+  }
 
-  bool shares_places() const { return form_ != Form::zero1; }
+  bool shares_places() const override { return form_ != Form::zero1; }
 
-  /// The sums in this rank's part of a bucket.
-  const float* sums(std::size_t bucket) const;
+  const float* sums(std::size_t bucket) const override;
   /// The values of this rank's part of a bucket.
   float* values(std::size_t bucket) const;
 
@@ -53,25 +50,21 @@ class ShardedBuckets final : public BucketSum {
   std::size_t value_bytes() const;
   std::size_t gradient_bytes() const;
 
-  /// Sums a bucket over the ranks of the world, and the header together with the first bucket.
   void sum(std::size_t bucket) override;
-  /// Sums the squares of the bucket's blocks that belong to this rank and that no border cuts.
-  void measure(std::size_t bucket, std::span<double> squares) const;
-  /// Gives all ranks the squares of all blocks, after measure() for all buckets.
-  void share_squares(std::span<double> squares);
-  /// Gives all ranks the values of a bucket, of which each rank has changed its part. Not for fsdp.
-  void spread(std::size_t bucket);
+  void share_squares(std::span<double> squares) override;
+  /// With fsdp there is nothing to give.
+  void spread(std::size_t bucket) override;
+
+  void abort(const std::string& reason) const override { mesh_.abort(reason); }
 
  private:
   void clear_gaps(std::size_t bucket);
 
-  const BucketLayout& layout_;
   const std::vector<ParameterSpec>& parameters_;
   const Form form_;
   const Mesh mesh_;
   ProcessGroup& group_;           ///< along the axis of shards
   ProcessGroup* const replicas_;  ///< along that of replicas; null: there is one
-  const ShardLayout shards_;
   const NormCuts cuts_;
   Places places_;  ///< places of the buckets' gradients
   float* header_ = nullptr;

@@ -56,8 +56,11 @@ def start(clients, rounds):
     print_table(["", "2 ranks", "64 ranks"], rows)
 
 
-def installed(build):
-    """What `cmake --install --component sdk --strip` puts on a disk, and what a program then loads."""
+def installed(programs):
+    """What `cmake --install --component sdk --strip` of the build tree around `programs` puts on a disk, and what a program then loads."""
+    build = programs
+    while not os.path.exists(os.path.join(build, "CMakeCache.txt")):
+        build = os.path.dirname(build)
     print("### The installed SDK\n")
     rows = []
     with tempfile.TemporaryDirectory() as prefix:

@@ -66,7 +66,7 @@ def main():
     if "start" in arguments.only:
         facts.start(clients, arguments.rounds)
     if "installed" in arguments.only:
-        facts.installed(os.path.dirname(arguments.bin))
+        facts.installed(os.path.abspath(arguments.bin))
     goals.print()
     print(f"Measured in {time.monotonic() - begin:.0f} s.")
 

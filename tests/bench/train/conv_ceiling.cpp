@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv_ceiling MODEL fp32|bf16 BATCH THREADS: images a second if a training step were nothing but the
 // convolutions, each by oneDNN's direct method on nhwc maps in the layout of weights that it likes best.
-#include "worker_sdk/trainer/nn/cpu/layer.hpp"
-#include "worker_sdk/trainer/nn/network.hpp"
-#include "worker_sdk/trainer/nn/plan.hpp"
+#include "worker_sdk/nn/built_in.hpp"
+#include "worker_sdk/nn/cpu/layer.hpp"
+#include "worker_sdk/nn/cpu/processors.hpp"
+#include "worker_sdk/nn/network.hpp"
+#include "worker_sdk/nn/plan.hpp"
 
 #include <chrono>
 #include <cstdio>

@@ -168,6 +168,8 @@ FAKE_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCa
   if (own != stream) return fake::say(cudaErrorStreamCaptureUnsupported);  // the null stream
   const std::lock_guard lock(captures().mutex);
   if (own->capture != nullptr) return fake::say(cudaErrorIllegalState);
+  const cudaError_t fault = fake::fault_at("capture", own->device, fake::Moment::call);
+  if (fault != cudaSuccess) return fake::say(fault);
   own->capture = std::make_shared<fake::Capture>();
   own->capture->origin = own;
   own->capture->mode = mode;
@@ -196,6 +198,8 @@ FAKE_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* g
   std::vector<fake::Node> nodes = std::exchange(capture->nodes, {});
   if (!capture->valid) return fake::say(cudaErrorStreamCaptureInvalidated);
   if (!joined) return fake::say(cudaErrorStreamCaptureUnjoined);
+  const cudaError_t fault = fake::fault_at("end of capture", own->device, fake::Moment::call);
+  if (fault != cudaSuccess) return fake::say(fault);
   *graph = new CUgraph_st{std::move(nodes)};
   count_graph((*graph)->nodes, 1);
   return cudaSuccess;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries of kernels, and launches: the process of the device has the kernels of worker_sdk/trainer/nn/gpu
+// Libraries of kernels, and launches: the process of the device has the kernels of worker_sdk/nn/gpu
 // by their names.
 #include "tests/fakes/cuda/device/protocol.hpp"
 #include "tests/fakes/cuda/internal.hpp"

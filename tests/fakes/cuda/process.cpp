@@ -131,7 +131,9 @@ void lose_device(int device, cudaError_t error) {
 }
 
 cudaError_t fault_at(const std::string& place, int device, Moment moment) {
-  static std::atomic<int> calls{0};
+  static std::mutex mutex;
+  static std::string counted;  // the fault whose places `calls` counts
+  static int calls = 0;
   const char* const text = std::getenv("FAKE_CUDA_FAULT");
   if (text == nullptr) return cudaSuccess;
   int error = 0;
@@ -141,6 +143,9 @@ cudaError_t fault_at(const std::string& place, int device, Moment moment) {
   if (std::sscanf(text, "%d@%63[^#]#%d:%d", &error, name, &number, &on_device) != 4) std::abort();
   const bool at_call = error == cudaErrorMemoryAllocation;
   if (place != name || device != on_device || at_call != (moment == Moment::call)) return cudaSuccess;
+  const std::lock_guard lock(mutex);
+  if (counted != text) calls = 0;
+  counted = text;
   return ++calls == number ? static_cast<cudaError_t>(error) : cudaSuccess;
 }
 

@@ -29,6 +29,14 @@ std::size_t size_of(cudnnBackendAttributeType_t type) {
   }
 }
 
+/// Whether a plan of this engine is made, and then not executed.
+bool refuses(std::size_t engine) {
+  const char* const text = std::getenv("FAKE_CUDNN_PLANS");
+  if (text == nullptr) return false;
+  return std::strcmp(text, "refuse all") == 0 ||
+         (std::strcmp(text, "refuse") == 0 && engine < first_fallback() - 1);
+}
+
 /// The configurations that the heuristics of a graph name, as many as there is room for.
 cudnnStatus_t give_results(const Descriptor& heuristics, std::int64_t room, std::int64_t* count,
                            void* places) {
@@ -37,7 +45,7 @@ cudnnStatus_t give_results(const Descriptor& heuristics, std::int64_t room, std:
       *heuristics.get<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;
   std::size_t first = fallback ? first_fallback() : 0;
   const std::size_t end = fallback ? engines().size() : first_fallback();
-  if (text != nullptr && (std::strcmp(text, "none") == 0 || !fallback)) first = end;
+  if (text != nullptr && (std::strcmp(text, "none") == 0 || (!refuses(0) && !fallback))) first = end;
   *count = std::min(room, static_cast<std::int64_t>(end - first));
   for (std::int64_t i = 0; i < *count; ++i) {
     Descriptor* const config = as_ours(static_cast<cudnnBackendDescriptor_t*>(places)[i]);
@@ -274,6 +282,7 @@ FAKE_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackend
   const auto* const own = as_ours(plan);
   const auto* const memory = as_ours(pack);
   if (!own->finalized || !memory->finalized) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+  if (fake::cudnn::refuses(own->engine)) return CUDNN_STATUS_EXECUTION_FAILED;
   const fake::cudnn::Engine& engine = fake::cudnn::engines()[own->engine];
   const std::array<void*, 3> places = {fake::cudnn::memory_of(own->tensors[0], *memory),
                                        fake::cudnn::memory_of(own->tensors[1], *memory),

@@ -140,13 +140,13 @@ cudnnStatus_t check_product(const Descriptor& operation) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/// Engines for products move 16 bytes at once.
+/// Engines for products move 16 bytes at once, along the elements that lie side by side.
 bool multiplies(const Descriptor& operation) {
   const ProductParts parts = product_parts_of(operation);
   for (const Descriptor* tensor : {parts.a, parts.b, parts.c}) {
     const std::int64_t pack = is_bf16(*tensor) ? 8 : 4;
     const std::size_t side = stride(*tensor, 2) == 1 ? 1 : 2;
-    if (stride(*tensor, side) % pack != 0) return false;
+    if (stride(*tensor, side) % pack != 0 || extent(*tensor, 3 - side) % pack != 0) return false;
     if (extent(*tensor, 0) > 1 && stride(*tensor, 0) % pack != 0) return false;
   }
   return true;

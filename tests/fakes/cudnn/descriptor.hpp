@@ -3,7 +3,8 @@
 // descriptors of the backend go (compiled against the real header). Both are computed by definition, in the
 // process of the device (tests/fakes/cuda). FAKE_CUDNN_VERSION is what it says of itself (91900);
 // FAKE_CUDNN_PLANS tells what the heuristics give: "none", "fallback" (nothing in mode A), "broken" (mode A
-// does not finalize, either), or unset, the list of kEngines.
+// does not finalize, either), "refuse" (of mode A only the last one can be executed), "refuse all", or unset,
+// the list of engines().
 #pragma once
 
 #include "tests/fakes/cuda/device/protocol.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "muster/error.hpp"
 #include "tests/fuzz/checks.hpp"
-#include "worker_sdk/trainer/checkpoint/manifest.hpp"
-#include "worker_sdk/trainer/checkpoint/safetensors_header.hpp"
+#include "worker_sdk/nn/checkpoint/manifest.hpp"
+#include "worker_sdk/nn/checkpoint/safetensors_header.hpp"
 
 using namespace muster::checkpoint;
 using muster::fuzz::require;

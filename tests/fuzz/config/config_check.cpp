@@ -2,7 +2,7 @@
 #include "muster/error.hpp"
 #include "rendezvous/base/nearest_name.hpp"
 #include "tests/fuzz/checks.hpp"
-#include "worker_sdk/trainer/program/train_flags.hpp"
+#include "worker_sdk/muster_train/config_file.hpp"
 
 #include <nlohmann/json.hpp>
 

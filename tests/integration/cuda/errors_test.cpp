@@ -4,7 +4,7 @@
 #include "tests/fakes/cuda/environment.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/folder.hpp"
-#include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"
+#include "worker_sdk/nn/gpu/plugin/device.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

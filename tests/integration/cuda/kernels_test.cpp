@@ -4,7 +4,7 @@
 #include "tests/fakes/cuda/environment.hpp"
 #include "tests/fakes/cuda/fake_cuda.hpp"
 #include "tests/support/catch.hpp"
-#include "worker_sdk/trainer/nn/gpu/ops.hpp"
+#include "worker_sdk/nn/gpu/ops.hpp"
 
 #include <poll.h>
 #include <sys/syscall.h>

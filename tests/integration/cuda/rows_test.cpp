@@ -5,9 +5,9 @@
 #include "tests/fakes/cuda/environment.hpp"
 #include "tests/fakes/cuda/fake_cuda.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/gpu/row_block.hpp"
-#include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/host_ops.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/row_block.hpp"
+#include "worker_sdk/nn/gpu/plugin/device.hpp"
 
 namespace muster::nn::gpu {
 namespace {
@@ -59,6 +59,23 @@ TEST_CASE("products have the same bits without a plan of cuDNN, and with one tha
   CAPTURE(variable, value);
   check_on_plugin<Bf16>(kSizes[0], Precision::bf16);
   CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("a product that cuDNN has no plan for is said once") {
+  test::CudaFakes fakes;
+  fakes.set("FAKE_CUDNN_PLANS", "none");
+  const auto ops = open_device("cuda", 0);
+  auto* const memory = static_cast<float*>(ops->allocate(512, "a test"));
+  MultiplyCall call;
+  call.m = call.n = call.k = 8;
+  call.a = call.b = {memory, 8, 1};
+  call.result = memory + 64;
+  call.result_row = 8;
+  call.tf32 = true;
+  CHECK(ops->take_note() == "");
+  for (int i = 0; i < 2; ++i) ops->multiply(call);
+  CHECK_THAT(ops->take_note(), Contains("has no plan for products such as 1 product of 8 x 8 by 8 x 8"));
+  CHECK(ops->take_note() == "");
 }
 
 TEST_CASE("products in tf32 are those of tensor cores") {

@@ -6,12 +6,14 @@
 #include "tests/fakes/cuda/fake_cuda.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
-#include "worker_sdk/trainer/data/images.hpp"
-#include "worker_sdk/trainer/loop/trainer.hpp"
-#include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/host_ops.hpp"
+#include "worker_sdk/muster_train/data/synthetic.hpp"
+#include "worker_sdk/muster_train/trainer/trainer.hpp"
+#include "worker_sdk/nn/gpu/plugin/device.hpp"
 
 #include <map>
+#include <string>
+#include <vector>
 
 namespace muster {
 namespace {
@@ -34,18 +36,25 @@ train::TrainerOptions some_options(Precision precision) {
   return options;
 }
 
-/// Hash and scores of three epochs.
-std::string train(nn::gpu::Ops& ops, Precision precision) {
+/// Hash and scores of three epochs; `notes` gets what the learner said.
+std::string trained(nn::gpu::Ops& ops, Precision precision, bool records = true,
+                    std::vector<std::string>* notes = nullptr) {
   data::SyntheticOptions synthetic;
   synthetic.train_images = 7;
   synthetic.test_images = 3;
   const data::ImageData data = data::make_synthetic(synthetic);
   train::TrainerOptions options = some_options(precision);
   options.device = &ops;
+  options.learner.record_steps = records;
   train::Trainer trainer(data, nullptr, options);
   train::Score score;
   for (int epoch = 0; epoch < 3; ++epoch) {
-    (void)trainer.train_epoch([](const train::StepReport&) {}, score);
+    (void)trainer.train_epoch(
+        [&](const train::StepReport&) {
+          const std::string note = trainer.learner().take_note();
+          if (notes != nullptr && !note.empty()) notes->push_back(note);
+        },
+        score);
     trainer.next_epoch();
   }
   train::Score test;
@@ -60,12 +69,12 @@ const std::string& wanted(Precision precision) {
   std::string& text = known[precision];
   if (!text.empty()) return text;
   nn::gpu::HostOps ops;
-  return text = train(ops, precision);
+  return text = trained(ops, precision);
 }
 
 std::string train_on_plugin(Precision precision) {
   const auto ops = nn::gpu::open_device("cuda", 0);
-  return train(*ops, precision);
+  return trained(*ops, precision);
 }
 
 }  // namespace
@@ -82,9 +91,11 @@ TEST_CASE("the plug-in's steps have the bits of the host's kernels, whichever qu
   }
 }
 
-TEST_CASE("plans that are measured, or come from the fallback, compute the same") {
-  const auto [variable, value] = GENERATE(table<std::string, std::string>(
-      {{"MUSTER_CUDA_AUTOTUNE", "1"}, {"FAKE_CUDNN_PLANS", "fallback"}, {"FAKE_CUDNN_PLANS", "broken"}}));
+TEST_CASE("plans that are measured, come from the fallback or behind one that cannot run compute the same") {
+  const auto [variable, value] = GENERATE(table<std::string, std::string>({{"MUSTER_CUDA_AUTOTUNE", "1"},
+                                                                           {"FAKE_CUDNN_PLANS", "fallback"},
+                                                                           {"FAKE_CUDNN_PLANS", "broken"},
+                                                                           {"FAKE_CUDNN_PLANS", "refuse"}}));
   test::CudaFakes fakes;
   fakes.set(variable, value);
   CAPTURE(variable, value);
@@ -92,9 +103,33 @@ TEST_CASE("plans that are measured, or come from the fallback, compute the same"
   CHECK(fakes.violations() == "");
 }
 
+TEST_CASE("a step that cannot be recorded is made call by call, with the same bits, and said once") {
+  const char* const fault = GENERATE("2@capture#1:0", "2@capture#2:0", "2@end of capture#1:0",
+                                     "2@end of capture#3:0", "2@graph#1:0", "2@graph#2:0");
+  test::CudaFakes fakes;
+  fakes.set("FAKE_CUDA_FAULT", fault);
+  CAPTURE(fault);
+  const auto ops = nn::gpu::open_device("cuda", 0);
+  std::vector<std::string> notes;
+  CHECK(trained(*ops, Precision::f32, true, &notes) == wanted(Precision::f32));
+  std::erase_if(notes, [](const std::string& note) { return note.starts_with("cuDNN"); });
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0], Contains("steps are not recorded on the GPU") && Contains("CUDA error 2"));
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("steps that shall not be recorded have the same bits, and no graph") {
+  test::CudaFakes fakes;
+  fakes.set("FAKE_CUDA_FAULT", "2@capture#1:0");
+  const auto ops = nn::gpu::open_device("cuda", 0);
+  std::vector<std::string> notes;
+  CHECK(trained(*ops, Precision::f32, false, &notes) == wanted(Precision::f32));
+  for (const std::string& note : notes) CHECK_THAT(note, !Contains("recorded"));
+}
+
 TEST_CASE("where cuDNN has no plan the convolution is named") {
   test::CudaFakes fakes;
-  fakes.set("FAKE_CUDNN_PLANS", "none");
+  fakes.set("FAKE_CUDNN_PLANS", GENERATE("none", "refuse all"));
   const std::string text =
       test::error_of([] { (void)train_on_plugin(Precision::f32); }, ErrorCode::unsupported);
   CHECK_THAT(text, Contains("has no plan for a convolution of 2 images of 32 x 32 x 8"));
@@ -105,7 +140,7 @@ TEST_CASE("what does not fit into the memory of a device is an error that says h
   fakes.set("FAKE_CUDA_MEMORY", std::to_string((256 << 20) + (64 << 10)));
   const std::string text =
       test::error_of([] { (void)train_on_plugin(Precision::f32); }, ErrorCode::out_of_memory);
-  CHECK_THAT(text, Contains("taking ") && Contains(" bytes for ") && Contains("--batch-size"));
+  CHECK_THAT(text, Contains("taking ") && Contains(" bytes for ") && Contains("a smaller batch"));
 }
 
 }  // namespace muster

@@ -7,11 +7,11 @@
 #include "tests/integration/comm/rank_results.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "tests/support/shm_ranks.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/host_ops.hpp"
+#include "worker_sdk/muster_train/data/synthetic.hpp"
+#include "worker_sdk/muster_train/trainer/trainer.hpp"
+#include "worker_sdk/nn/gpu/plugin/device.hpp"
 #include "worker_sdk/parallel/compression.hpp"
-#include "worker_sdk/trainer/data/images.hpp"
-#include "worker_sdk/trainer/loop/trainer.hpp"
-#include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"
 
 #include <unistd.h>
 

@@ -20,7 +20,7 @@ TRAINS = {
     "warm": "--schedule cosine --lr-min 0.001 --warmup-epochs 0.5 --warmup-start 0.2 --clip-norm 0.1",
     "one cycle": "--schedule one-cycle --lr-peak-share 0.4 --time-limit 1000",
     "plain": "--momentum 0 --ema 0.8 --epochs 2",  # the export is the average
-    "buckets": "--bucket-mib 0.1 --first-bucket-mib 0.01",
+    "buckets": "--bucket-mib 0.1 --first-bucket-mib 0.01 --no-graph",
     "fixed": "--deterministic-world --micro-batches 2",
     "bf16": "--compress bf16",
     "fp16": "--compress fp16",

@@ -2,7 +2,9 @@
 // steps MODEL f32|bf16 BATCH STEPS LR MOMENTUM FILE: reads parameters, buffers, images and labels (one byte
 // each) from FILE, trains, writes the losses, parameters and buffers behind each other to stdout.
 // steps MODEL: writes the names of parameters and buffers, in that order.
-#include "worker_sdk/trainer/nn/network.hpp"
+#include "worker_sdk/nn/loss.hpp"
+#include "worker_sdk/nn/models/make_network.hpp"
+#include "worker_sdk/nn/network.hpp"
 
 #include <cstdio>
 #include <cstdlib>

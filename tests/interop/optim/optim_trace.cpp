@@ -5,9 +5,9 @@
 //     The first DECAYING values have weight decay. 32-bit floats; the average of weights follows the last
 //     step.
 //   optim_trace schedule KIND RATE STEPS STEP_STEPS GAMMA MINIMUM WARMUP WARMUP_START     one rate per line
-#include "worker_sdk/trainer/optim/ema.hpp"
-#include "worker_sdk/trainer/optim/optimizer.hpp"
-#include "worker_sdk/trainer/optim/schedule.hpp"
+#include "worker_sdk/nn/optim/ema.hpp"
+#include "worker_sdk/nn/optim/optimizer.hpp"
+#include "worker_sdk/nn/optim/schedule.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // rows LAYER SIZE...: reads the input, the parameters and the gradient of the result as floats from stdin,
 // writes the result, the gradient of the input and those of the parameters to stdout.
-#include "tests/unit/worker_sdk/trainer/nn/maps.hpp"
-#include "worker_sdk/trainer/nn/cpu/layers.hpp"
+#include "tests/unit/worker_sdk/nn/maps.hpp"
+#include "worker_sdk/nn/cpu/layers.hpp"
+#include "worker_sdk/nn/loss.hpp"
 
 #include <cstdio>
 #include <exception>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // safetensors_copy FROM TO: reads a file and writes what it holds, through our reader and writer.
 #include "muster/error.hpp"
-#include "worker_sdk/trainer/checkpoint/safetensors.hpp"
+#include "worker_sdk/nn/checkpoint/safetensors.hpp"
 
 #include <cstdio>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of worker_sdk/trainer/nn/gpu on the host. Blocks, and threads between two barriers, run from
+// The kernels of worker_sdk/nn/gpu on the host. Blocks, and threads between two barriers, run from
 // the last to the first, and shared memory begins as what it held before: nothing may depend on either.
 #include "tests/fakes/cuda/device/kernels.hpp"
 
-#include "tests/unit/worker_sdk/trainer/nn/gpu/host_arithmetic.hpp"
-#include "worker_sdk/trainer/nn/gpu/ops.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/host_arithmetic.hpp"
+#include "worker_sdk/nn/gpu/ops.hpp"
 
 #include <cstring>
 #include <iterator>

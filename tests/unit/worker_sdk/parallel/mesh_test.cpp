@@ -89,9 +89,9 @@ TEST_CASE("Every copy of a model has the sums of all ranks, each rank its part o
       double squares = 0;
       for (std::size_t i = 0; i < model.size(); ++i) {
         const std::size_t bucket = reducer.layout().bucket_of[i];
-        const OwnPart part = own_part(reducer.layout(), shards.shards(), i, model[i].elements());
+        const OwnPart part = own_part(reducer.layout(), shards.own(), i, model[i].elements());
         for (std::size_t k = 0; k < part.elements; ++k) {
-          const float found = shards.sums(bucket)[part.in_whole + k - shards.shards().whole[bucket].begin];
+          const float found = shards.sums(bucket)[part.in_whole + k - shards.own().whole[bucket].begin];
           if (found != 21 * gradient(0, i, part.first + k)) throw std::runtime_error("wrong sum");
         }
         for (std::size_t k = 0; k < model[i].elements(); ++k) {
@@ -114,7 +114,7 @@ TEST_CASE("A rank that fails in a step ends that of its copy's other ranks, and 
       options.first_bucket_bytes = options.bucket_bytes = options.last_bucket_bytes = 64;
       options.sharding.form = Form::zero1;
       options.sharding.ranks = 2;
-      options.sharding.step = [&](std::size_t bucket, float) {
+      options.own_step = [&](std::size_t bucket, float) {
         if (bucket == 1 && group.rank() == failing) throw std::runtime_error("the disk is full");
       };
       Reducer reducer(model, &group, options);
