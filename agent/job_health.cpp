@@ -64,7 +64,8 @@ std::vector<pid_t> JobHealth::workers() const {
 
 void JobHealth::start(const Environment& inherited) {
   std::optional<std::string> gpus;
-  if (const std::string* visible = find_variable(inherited, "CUDA_VISIBLE_DEVICES")) gpus = *visible;
+  for (const Environment* environment : {&inherited, &spec_.environment})
+    if (const std::string* visible = find_variable(*environment, "CUDA_VISIBLE_DEVICES")) gpus = *visible;
   std::vector<std::string> folders;
   if (!spec_.output.log_dir.empty()) folders.push_back(spec_.output.log_dir);
   if (const std::string* given = find_variable(spec_.environment, "TMPDIR")) folders.push_back(*given);

@@ -54,6 +54,7 @@ struct CliOptions {
   Setting<NodeRange> nnodes;
   Setting<std::string> nproc_per_node{"1", {}};
   Setting<int> node_rank;
+  Setting<std::vector<std::string>> gpus;
   Setting<bool> virtual_local_rank;
   Setting<std::string> numa_binding;
   Setting<std::string> bind_to{"none", {}};

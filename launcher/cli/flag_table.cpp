@@ -117,6 +117,8 @@ constexpr auto kTable = std::to_array<Flag>({
      "Number of nodes, or least and most of an elastic job [1]", parsed<&O::nnodes, parse_node_range>},
     {"nproc-per-node", 0, "N|gpu|cpu|auto", kPlacement, kPet, kTorchrun,
      "Workers: a number, one per GPU, per CPU, or per GPU if any [1]", text<&O::nproc_per_node>},
+    {"gpus", 0, "GPU,...", kPlacement, kNoPet, kOwn,
+     "Only these, one worker each: 0,2, GPU-UUID, MIG-UUID [all]", parsed<&O::gpus, parse_gpus>},
     {"virtual-local-rank", 0, "", kPlacement, kPet, kTorchrun,
      "Each worker sees LOCAL_RANK=0 and its own GPU only", on<&O::virtual_local_rank>},
 
@@ -236,8 +238,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"tee", 't', "STREAMS", kOutput, kPet, kTorchrun, "To files and, with a prefix, to the console [0]",
      parsed<&O::tee, parse_streams>},
     {"log-line-prefix-template", 0, "TEXT", kOutput, kPet, kTorchrun,
-     "Of teed lines; ${role_name} ${local_rank} ${rank} ${hostname} ${time} ${elapsed}",
-     text<&O::log_line_prefix_template>},
+     "Of teed lines: ${rank} role_name local_rank hostname time elapsed", text<&O::log_line_prefix_template>},
     {"log-max-size", 0, "SIZE", kOutput, kNoPet, kOwn,
      "Log files begin anew at SIZE (64K, 10M); one older is kept [none]",
      parsed<&O::log_max_size, parse_size>},

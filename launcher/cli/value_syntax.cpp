@@ -345,6 +345,24 @@ std::string bare_host(const GivenText& given) {
   return host;
 }
 
+std::vector<std::string> parse_gpus(const GivenText& given) {
+  const std::vector<std::string> gpus = split(given.text, ',');
+  const auto is_gpu = [](const std::string& gpu) {
+    if (gpu.starts_with("GPU-") || gpu.starts_with("MIG-")) return gpu.size() > 4;
+    return parse_number<unsigned>(gpu).has_value();
+  };
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    if (!is_gpu(gpus[i]))
+      throw UsageError(given.quoted() + ": '" + gpus[i] +
+                       "' names no GPU; give numbers, as nvidia-smi lists them, UUIDs (GPU-...) or " +
+                       "instances (MIG-...), with commas between them");
+    if (std::find(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(i), gpus[i]) !=
+        gpus.begin() + static_cast<std::ptrdiff_t>(i))
+      throw UsageError(given.quoted() + " names GPU " + gpus[i] + " twice");
+  }
+  return gpus;
+}
+
 std::string parse_job_name(const GivenText& given) {
   constexpr std::size_t kMost = 64;
   const auto is_valid = [](char c) {

@@ -75,6 +75,9 @@ std::string bare_host(const GivenText& given);
 /// would make it a flag of the commands that take the name.
 std::string parse_job_name(const GivenText& given);
 
+/// GPUs as CUDA_VISIBLE_DEVICES names them, each once: numbers, UUIDs (GPU-...) or instances (MIG-...).
+std::vector<std::string> parse_gpus(const GivenText& given);
+
 /// Reads "127.0.0.1:PORT", "[::1]:PORT" or "unix:PATH": places that only this host reaches.
 ListenPlace parse_listen_place(const GivenText& given);
 

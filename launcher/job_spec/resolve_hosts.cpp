@@ -43,6 +43,8 @@ int number_of_workers(const GivenText& given) {
 /// Returns the workers that --nproc-per-node means on this machine.
 int workers_here(const CliOptions& options, const System& system) {
   const GivenText given = given_or(options.nproc_per_node, "--nproc-per-node");
+  const bool by_gpu = !options.nproc_per_node.given || given.text == "gpu" || given.text == "auto";
+  if (options.gpus.given && by_gpu) return static_cast<int>(options.gpus.value.size());
   if (given.text == "cpu") return system.allowance().processors;
   if (given.text == "gpu" || given.text == "auto") {
     const GpuCount gpus = system.gpu_count();
@@ -238,6 +240,15 @@ void resolve_started(const CliOptions& options, const System& system, const Slur
   if (!word.empty()) spec.agent.workers = workers_here(options, system);
 }
 
+/// Shows the workers the GPUs that were named, which are those of one host.
+void show_gpus(const CliOptions& options, bool listed, JobSpec& spec) {
+  if (!options.gpus.given) return;
+  if (listed || !spec.nodes.empty())
+    throw UsageError(options.gpus.given->quoted() +
+                     " names GPUs of one host; of listed hosts name them by --include HOST:0,2@HOST:1");
+  spec.agent.environment.emplace_back("CUDA_VISIBLE_DEVICES", joined(options.gpus.value, ","));
+}
+
 /// Refuses flags that choose among hosts nobody listed.
 void refuse_filters(const CliOptions& options) {
   for (const auto* filter : {&options.include, &options.exclude})
@@ -272,9 +283,7 @@ int known_workers(const JobSpec& spec) {
   return spec.nodes.empty() && spec.form == StartForm::local ? spec.agent.workers : total;
 }
 
-}  // namespace
-
-void resolve_hosts(const CliOptions& options, const System& system, ResolvedJob& job) {
+void find_hosts(const CliOptions& options, const System& system, ResolvedJob& job) {
   JobSpec& spec = job.spec;
   const bool listed = options.host.given || options.hostfile.given;
   if (listed) {
@@ -293,13 +302,20 @@ void resolve_hosts(const CliOptions& options, const System& system, ResolvedJob&
   refuse_filters(options);
   if (by_slurm && place.kind == SlurmPlace::Kind::step && place.tasks() > 1) {
     spec.form = StartForm::peer;
-    const bool said = options.nproc_per_node.given || options.np.given;
+    const bool said = options.nproc_per_node.given || options.np.given || options.gpus.given;
     spec.agent.workers = said ? workers_of_this_node(options, system, spec.form) : workers_of_step(place);
     return;
   }
   spec.form = is_peer_form(options) ? StartForm::peer : StartForm::local;
   note_without_hosts(options, job);
   spec.agent.workers = workers_of_this_node(options, system, spec.form);
+}
+
+}  // namespace
+
+void resolve_hosts(const CliOptions& options, const System& system, ResolvedJob& job) {
+  find_hosts(options, system, job);
+  show_gpus(options, options.host.given || options.hostfile.given, job.spec);
 }
 
 void resolve_worker_environment(const CliOptions& options, const System& system, ResolvedJob& job) {

@@ -33,7 +33,8 @@ void refuse_plugins(const CliOptions& options) {
 
 /// Checks that CUDA_VISIBLE_DEVICES has an entry for each worker, which --virtual-local-rank gives it.
 void check_virtual_ranks(const CliOptions& options, const System& system, int workers) {
-  const auto visible = system.variable("CUDA_VISIBLE_DEVICES");
+  auto visible = system.variable("CUDA_VISIBLE_DEVICES");
+  if (options.gpus.given) visible = joined(options.gpus.value, ",");
   if (!options.virtual_local_rank.value || !visible) return;
   const std::size_t entries = visible->empty() ? 0 : split(*visible, ',').size();
   if (entries < static_cast<std::size_t>(workers))

@@ -9,8 +9,8 @@ namespace {
 /// What is larger comes from a broken peer.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 32;
 
-void require_size(std::int64_t size, int rank) {
-  if (size < 0 || size > kMaxBytes)
+void require_size(std::int64_t size, int rank, std::int64_t most = kMaxBytes) {
+  if (size < 0 || size > most)
     throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) + " announces a text of " +
                                          std::to_string(size) + " bytes; run the same program on every rank");
 }
@@ -34,10 +34,10 @@ std::string receive(ProcessGroup& group, std::int64_t size, int from) {
 
 }  // namespace
 
-std::string text_of(ProcessGroup& group, const std::string& mine, int root) {
+std::string text_of(ProcessGroup& group, const std::string& mine, int root, std::int64_t most) {
   auto size = static_cast<std::int64_t>(mine.size());
   group.broadcast(&size, sizeof size, root);
-  require_size(size, root);
+  require_size(size, root, most);
   if (size == 0) return "";
   std::string text = mine;
   text.resize(static_cast<std::size_t>(size));

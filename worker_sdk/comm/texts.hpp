@@ -4,13 +4,16 @@
 
 #include "worker_sdk/comm/process_group.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace muster {
 
-/// The text of rank `root`, on every rank. A collective call.
-std::string text_of(ProcessGroup& group, const std::string& mine, int root);
+/// The text of rank `root`, on every rank. A collective call. Throws Error (mismatch) for more than `most`
+/// bytes, which come from a broken peer.
+std::string text_of(ProcessGroup& group, const std::string& mine, int root,
+                    std::int64_t most = std::int64_t{1} << 32);
 
 /// The texts of all ranks, on every rank. A collective call; null: a world of one. For ends of runs: each
 /// text goes around once, whole.

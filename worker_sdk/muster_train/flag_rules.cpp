@@ -231,6 +231,8 @@ std::vector<std::string> flags_without_effect(const CLI::App& app) {
   for (const auto& [flag, other] : kIdleWithout)
     if (!given(app, flag).empty() && given(app, other).empty())
       notes.push_back(std::string(flag) + " has no effect without " + other);
+  if (!given(app, "--no-graph").empty() && value_of(app, "--device") == "cpu")
+    notes.push_back("--no-graph has no effect with --device cpu");
   if (!given(app, "--metrics-every").empty() && given(app, "--metrics").empty() &&
       given(app, "--tensorboard").empty())
     notes.push_back("--metrics-every has no effect without --metrics or --tensorboard");

@@ -111,7 +111,7 @@ muster::Error out_of_memory(const TrainOptions& options, int ranks) {
           advice};
 }
 
-constexpr const char* kSmallerBatch = "; give a smaller --batch-size (with --accumulate for the same step)";
+constexpr const char* kSmallerBatch = "; --batch-size makes it smaller, and --accumulate keeps the step";
 
 /// Nothing: it failed, and why was said.
 std::optional<RunEnd> train(TrainOptions options, const std::string& error_file) {
@@ -146,7 +146,10 @@ std::optional<RunEnd> train(TrainOptions options, const std::string& error_file)
   } catch (const std::bad_alloc&) {
     fail(out_of_memory(options, world ? world->info().size : 1));
   } catch (const muster::Error& error) {
-    if (error.code() == muster::ErrorCode::out_of_memory)
+    // What is full on a host is not what a batch takes alone.
+    const bool on_device = options.run.trainer.device != nullptr;
+    if (error.code() == muster::ErrorCode::out_of_memory &&
+        (on_device || options.run.trainer.learner.replicas > 1))
       fail(muster::Error(error.code(), std::string(error.what()) + kSmallerBatch));
     else
       fail(error);

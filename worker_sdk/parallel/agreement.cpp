@@ -13,6 +13,8 @@
 namespace muster::parallel {
 namespace {
 
+/// Of lines that are compared: 2^20 parameters of 256 bytes each.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;
 constexpr const char* kAgreed = "same";
 /// The first character of a verdict that some ranks did not come.
 constexpr char kLate = '!';
@@ -48,8 +50,8 @@ std::string difference_over_group(ProcessGroup& group, const Topic& topic, const
   std::int32_t differing = first == mine ? group.size() : group.rank();
   group.all_reduce(&differing, 1, DataType::i32, ReduceOp::min);
   if (differing == group.size()) return "";
-  const std::string zero = text_of(group, lines, 0);
-  return topic.difference(zero, text_of(group, lines, differing), differing);
+  const std::string zero = text_of(group, lines, 0, kMostBytes);
+  return topic.difference(zero, text_of(group, lines, differing, kMostBytes), differing);
 }
 
 std::string difference_over_store(const ProcessGroup& group, StoreClient& store, const Topic& topic,

@@ -74,8 +74,9 @@ struct ReducerOptions {
   /// shard. It takes the place of `bucket_step`, which a model in shards does not call.
   std::function<void(std::size_t bucket, float scale)> own_step = {};
   /// The largest L2 norm of the mean gradient over all parameters; a gradient with a larger norm is scaled
-  /// down to it. The norm is known only when all buckets are reduced, so `bucket_step` is then called for all
-  /// of them in finish_step(), by its caller. Without a `bucket_step` the caller applies clip_scale(). 0: no
+  /// down to it. The norm is known only when all buckets are reduced, so `bucket_step` or
+  /// `own_step` is then called for all of them in finish_step(), by its caller. Without either the caller
+  /// applies clip_scale(). 0: no
   /// clipping.
   double max_norm = 0;
   /// Whether the ranks wait for each other before the first bucket of a step, in an all_reduce of 4 bytes, so

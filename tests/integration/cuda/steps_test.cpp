@@ -143,4 +143,13 @@ TEST_CASE("what does not fit into the memory of a device is an error that says h
   CHECK_THAT(text, Contains("taking ") && Contains(" bytes for ") && Contains("a smaller batch"));
 }
 
+// The last of this process, whose device stays lost.
+TEST_CASE("a device that fails while plans are measured is no missing plan") {
+  test::CudaFakes fakes;
+  fakes.set("MUSTER_CUDA_AUTOTUNE", "1");
+  fakes.set("FAKE_CUDA_FAULT", "214@muster_gather_f32#1:0");
+  const std::string text = test::error_of([] { (void)train_on_plugin(Precision::f32); }, ErrorCode::backend);
+  CHECK_THAT(text, Contains("CUDA error 214") || Contains("cuDNN status"));
+}
+
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include "worker_sdk/nn/learner/text.hpp"
 
 #include <cinttypes>
+#include <cstdio>
 #include <utility>
 
 namespace muster::train {
@@ -147,8 +148,12 @@ RunEnd Run::run() {
 
 void Run::on_step(const StepReport& report) {
   world_.set_step(static_cast<std::uint64_t>(report.position.step));
-  if (const std::string note = trainer_.learner().take_note(); speaks() && !note.empty())
-    log_->note("note", note, trainer_.position(), elapsed());
+  if (const std::string note = trainer_.learner().take_note(); !note.empty()) {
+    if (speaks())
+      log_->note("note", note, trainer_.position(), elapsed());
+    else
+      std::fprintf(stderr, "muster-train: rank %d: note: %s\n", world_.info().rank, note.c_str());
+  }
   if (speaks()) log_->step(report, elapsed());
   checkpoints_.after_step();
 }

@@ -3,6 +3,7 @@
 
 #include "muster/error.hpp"
 #include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/texts.hpp"
 #include "worker_sdk/nn/batches/device_images.hpp"
 #include "worker_sdk/nn/gpu/network/device_network.hpp"
 #include "worker_sdk/nn/gpu/ops.hpp"
@@ -38,6 +39,8 @@ using nn::gpu::kTallyNumbers;
 
 /// How long a step is waited for without sleeping, which takes longer than many steps do.
 constexpr std::chrono::milliseconds kAwake{20};
+
+const std::string kNotRecorded = "steps are not recorded on the GPU, and so take longer: ";
 
 /// Most samples of a micro-batch. In a deterministic world the same for every number of ranks, so that all
 /// choose the same plans.
@@ -136,8 +139,9 @@ class DeviceMachine final : public Machine {
     batches_->prepare(true, part.samples);
     const bool calls = part.last || options_.sync_batch_norm;
     Recording& recording = recordings_[{part.samples, part.place, part.last, calls ? part.shape : 0}];
-    if (recording.made++ == 0 || !records_) return work();
-    if (!recording.graph) recording.graph = record(work, calls && sums_.on_device());
+    const bool together = calls && sums_.on_device();
+    if (recording.made++ == 0 || !may_record(together)) return work();
+    if (!recording.graph) recording.graph = record(work, together);
     if (!recording.graph) return work();
     const auto launch = [&recording] { recording.graph->launch(); };
     // A recorded sum of a group that has failed would never end.
@@ -230,30 +234,36 @@ class DeviceMachine final : public Machine {
     std::unique_ptr<nn::gpu::Graph> graph;
   };
 
-  /// Null where it cannot be recorded: then no step is any more. Steps that are not have the same bits. Calls
-  /// between ranks count when they are recorded, too, so ranks that call each other in the part (`together`)
-  /// find out before whether all can record; what fails behind that ends the run.
+  /// Whether parts are recorded in which ranks call each other (`together`), or others.
+  bool may_record(bool together) const {
+    return records_ && (together ? can_record_together_.value_or(true) : can_record_alone_);
+  }
+
+  /// Null where it cannot be recorded: then no part of that kind is any more. Parts that are not have the
+  /// same bits. Calls between ranks count when they are recorded, too, so ranks find out before the first of
+  /// those whether all can record at all; what fails behind that ends the run.
   std::unique_ptr<nn::gpu::Graph> record(const std::function<void()>& work, bool together) {
     std::string reason;
     if (!together) {
-      if (auto graph = try_capture(work, reason)) return graph;
-    } else if (can_record_together_.value_or(false)) {
-      return ops_.capture(work);
-    } else {
+      auto graph = try_capture(work, reason);
+      can_record_alone_ = graph != nullptr;
+      if (!can_record_alone_) note_ = kNotRecorded + reason;
+      return graph;
+    }
+    if (!can_record_together_) {
       const auto trial = try_capture(
           [this] {
             ops_.run(nn::gpu::SetValues{nn::gpu::StepValues(), arenas_.step_values});
           },
           reason);
-      std::int32_t all = trial == nullptr ? 0 : 1;
-      group_->all_reduce(&all, 1, DataType::i32, ReduceOp::min);
-      can_record_together_ = all != 0;
-      if (all != 0) return ops_.capture(work);
+      const std::vector<std::string> reasons = all_texts(group_, reason);
+      const auto cannot =
+          std::find_if(reasons.begin(), reasons.end(), [](const auto& why) { return !why.empty(); });
+      can_record_together_ = cannot == reasons.end();
+      if (!*can_record_together_ && group_->rank() == 0)
+        note_ = kNotRecorded + "rank " + std::to_string(cannot - reasons.begin()) + ": " + *cannot;
     }
-    records_ = false;
-    note_ = "steps are not recorded on the GPU, and so take longer: " +
-            (reason.empty() ? "another rank cannot" : reason);
-    return nullptr;
+    return *can_record_together_ ? ops_.capture(work) : nullptr;
   }
 
   /// Null, and why, where the device works and cannot record.
@@ -380,7 +390,8 @@ class DeviceMachine final : public Machine {
   nn::gpu::DeviceMemory memory_;
   nn::gpu::RankSums sums_;
   bool records_ = options_.record_steps && ops_.records() && sums_.recordable();
-  std::optional<bool> can_record_together_;
+  bool can_record_alone_ = true;
+  std::optional<bool> can_record_together_;  ///< alike on all ranks; nothing: not known yet
   std::string note_;
   const parallel::BucketLayout layout_;
   float* header_;  ///< its first number is that of the step's samples; the gradients follow

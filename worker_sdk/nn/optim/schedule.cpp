@@ -67,11 +67,12 @@ float Schedule::at(std::int64_t step) const {
   const ScheduleOptions& o = options_;
   const std::int64_t now = std::clamp<std::int64_t>(step, 0, o.total_steps - 1);
   if (now < o.warmup_steps) return static_cast<float>(warmup(o, now));
+  const std::int64_t falls = now / o.step_steps;
   switch (o.kind) {
     case ScheduleKind::constant:
       break;
     case ScheduleKind::step:
-      return static_cast<float>(o.rate * std::pow(o.gamma, static_cast<double>(now / o.step_steps)));
+      return static_cast<float>(o.rate * std::pow(o.gamma, static_cast<double>(falls)));
     case ScheduleKind::cosine:
       return static_cast<float>(cosine(o, now));
     case ScheduleKind::one_cycle:

@@ -113,6 +113,10 @@ const std::vector<Row>& rows() {
        [](const O& o) { return o.duplicate_stdout_filters.value.size() == 2; }},
       {"duplicate-stderr-filters", "c",
        [](const O& o) { return o.duplicate_stderr_filters.value.size() == 1; }},
+      {"gpus", "0,GPU-5a",
+       [](const O& o) {
+         return o.gpus.value == std::vector<std::string>{"0", "GPU-5a"};
+       }},
       {"bind-to", "numa", [](const O& o) { return o.bind_to.value == "numa"; }},
       {"host", "n0:8,n1", [](const O& o) { return o.host.value == "n0:8,n1"; }},
       {"hostfile", "hosts", [](const O& o) { return o.hostfile.value == "hosts"; }},

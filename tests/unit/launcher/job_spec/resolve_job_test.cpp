@@ -110,6 +110,34 @@ TEST_CASE("Worker counts: numbers and words") {
   }
 }
 
+TEST_CASE("GPUs that are named are shown to the workers, one each unless said otherwise") {
+  const std::vector<std::pair<std::string, int>> rows = {{"", 3},
+                                                         {"--nproc-per-node=gpu", 3},
+                                                         {"--nproc-per-node=auto", 3},
+                                                         {"--nproc-per-node=2", 2},
+                                                         {"--np=4", 4}};
+  for (const auto& [word, workers] : rows) {
+    CAPTURE(word);
+    std::vector<std::string> words = {"--gpus", "2,0,MIG-5a", "true"};
+    if (!word.empty()) words.insert(words.begin(), word);
+    const JobSpec spec = resolve(words).spec;
+    CHECK(spec.agent.workers == workers);
+    CHECK(value_of(spec.agent.environment, "CUDA_VISIBLE_DEVICES") == "2,0,MIG-5a");
+  }
+  FakeSystem system;
+  system.variables["CUDA_VISIBLE_DEVICES"] = "1";
+  CHECK(resolve_error({"--gpus=0,1", "--virtual-local-rank", "true"}, system).empty());
+  CHECK(contains(resolve_error({"--gpus=0", "--nproc-per-node=2", "--virtual-local-rank", "true"}),
+                 "has 1 entries for 2 workers"));
+  CHECK(contains(resolve_error({"--gpus=0", "-H", "a,b", "true"}),
+                 "--gpus=0 names GPUs of one host; of listed hosts name them by --include"));
+  for (const char* bad : {"", "0,", "x", "-1", "1.5", "GPU-", "all"}) {
+    CAPTURE(bad);
+    CHECK(contains(resolve_error({std::string("--gpus=") + bad, "true"}), "names no GPU"));
+  }
+  CHECK(contains(resolve_error({"--gpus=0,1,0", "true"}), "--gpus=0,1,0 names GPU 0 twice"));
+}
+
 TEST_CASE("Several workers get one OpenMP thread each unless the user said otherwise") {
   const ResolvedJob two = resolve({"--nproc-per-node=2", "true"});
   CHECK(value_of(two.spec.agent.environment, "OMP_NUM_THREADS") == "1");

@@ -28,6 +28,7 @@ class CudaGraph final : public Graph {
     const cudaError_t result =
         api_.cudaGraphInstantiate(&exec_, graph, cudaGraphInstantiateFlagUseNodePriority);
     (void)api_.cudaGraphDestroy(graph);
+    if (result != cudaSuccess) (void)api_.cudaGetLastError();
     check(api_, result, "making a graph of a step");
   }
 
@@ -210,7 +211,9 @@ std::unique_ptr<Graph> CudaOps::capture(const std::function<void()>& work) {
     (void)api_.cudaGetLastError();
     throw;
   }
-  check(api_, api_.cudaStreamEndCapture(streams_.main, &graph), "recording a step");
+  const cudaError_t result = api_.cudaStreamEndCapture(streams_.main, &graph);
+  if (result != cudaSuccess) (void)api_.cudaGetLastError();
+  check(api_, result, "recording a step");
   return std::make_unique<CudaGraph>(api_, graph, streams_.main);
 }
 

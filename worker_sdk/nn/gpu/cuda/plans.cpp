@@ -150,7 +150,7 @@ Plans::Plan Plans::choose(cudnnBackendDescriptor_t operation, const Numbers& num
         continue;
       }
       if (!autotune_) return plan;
-      if (try_execute(*plan, tensors) != CUDNN_STATUS_SUCCESS) continue;
+      if (is_refused(try_execute(*plan, tensors), text)) continue;
       const float time = milliseconds(*plan, tensors, text);
       if (time < best_time) {
         best_time = time;
@@ -199,14 +199,23 @@ void Plans::each_proposed(cudnnBackendDescriptor_t operation,
 
 #pragma GCC diagnostic pop
 
-/// Runs the plan. False where it is the plan that cannot be executed, and not the device that has failed.
+/// Runs the plan. False where it cannot be executed.
 bool Plans::works(Chosen& chosen, const TensorPlaces& tensors, const Text& text) const {
   const cudnnStatus_t result = try_execute(*chosen.plan, tensors);
-  if (result == CUDNN_STATUS_SUCCESS) return chosen.works = true;
-  if (chosen.works) check(api_, result, text());
+  if (chosen.works)
+    check(api_, result, text());
+  else
+    chosen.works = !is_refused(result, text);
+  return chosen.works;
+}
+
+/// Whether it is the plan that cannot be executed. Throws where it is the device that has failed.
+bool Plans::is_refused(cudnnStatus_t result, const Text& text) const {
+  if (result == CUDNN_STATUS_SUCCESS) return false;
   const cudaError_t state = api_.cudaStreamQuery(stream_);
   if (state != cudaSuccess && state != cudaErrorNotReady) check(api_, result, text());
-  return false;
+  (void)api_.cudaGetLastError();
+  return true;
 }
 
 void Plans::execute(const Descriptor& plan, const TensorPlaces& tensors, const Text& text) const {

@@ -87,7 +87,7 @@ class Plans {
   struct Chosen {
     Plan plan;                ///< null: there is none
     std::size_t refused = 0;  ///< plans before it that were made and then could not be executed
-    bool works = false;       ///< whether it was executed
+    bool works = false;       ///< whether it was executed, as those that were measured
   };
 
   /// Runs the Operation of a call by the plan of `chosen`, for which it looks the first time, when no step
@@ -96,7 +96,7 @@ class Plans {
   template <typename Operation, typename Call>
   bool run(std::optional<Chosen>& chosen, const Call& call, const TensorPlaces& tensors,
            const Text& text) const {
-    if (!chosen) chosen = Chosen{choose_for<Operation>(call, tensors, text, 0)};
+    if (!chosen) chosen = Chosen{choose_for<Operation>(call, tensors, text, 0), 0, autotune_};
     while (chosen->plan && !works(*chosen, tensors, text)) {
       const std::size_t refused = chosen->refused + 1;
       chosen = Chosen{choose_for<Operation>(call, tensors, text, refused), refused};
@@ -126,6 +126,7 @@ class Plans {
   }
 
   bool works(Chosen& chosen, const TensorPlaces& tensors, const Text& text) const;
+  bool is_refused(cudnnStatus_t result, const Text& text) const;
   cudnnStatus_t try_execute(const Descriptor& plan, const TensorPlaces& tensors) const;
   Plan graph_of(cudnnBackendDescriptor_t operation) const;
   Plan choose(cudnnBackendDescriptor_t operation, const Numbers& numbers, const TensorPlaces& tensors,
