@@ -238,7 +238,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"tee", 't', "STREAMS", kOutput, kPet, kTorchrun, "To files and, with a prefix, to the console [0]",
      parsed<&O::tee, parse_streams>},
     {"log-line-prefix-template", 0, "TEXT", kOutput, kPet, kTorchrun,
-     "Of teed lines: ${rank} role_name local_rank hostname time elapsed", text<&O::log_line_prefix_template>},
+     "${role_name} ${local_rank} ${rank} ${hostname} ${time} ${elapsed}", text<&O::log_line_prefix_template>},
     {"log-max-size", 0, "SIZE", kOutput, kNoPet, kOwn,
      "Log files begin anew at SIZE (64K, 10M); one older is kept [none]",
      parsed<&O::log_max_size, parse_size>},

@@ -75,7 +75,7 @@ class ManPages(unittest.TestCase):
         self.assertIn("EXIT STATUS\n.PP\n0 success; a failed worker\\(aqs own code, or 128 + its signal; 2 usage;", run_page)
         self.assertIn(".SS Rendezvous\n.TP\n\\fB\\-\\-standalone\\fR\nOne machine, free port,", run_page)
         # A term that leaves one blank before its text, and a text that goes on in the next line.
-        self.assertIn("\n.TP\n\\fB\\-\\-log\\-line\\-prefix\\-template TEXT\\fR\nOf teed lines; ${role_name} ${local_rank} ${rank} ${hostname} ${time} ${elapsed}\n", run_page)
+        self.assertIn("\n.TP\n\\fB\\-\\-log\\-line\\-prefix\\-template TEXT\\fR\n${role_name} ${local_rank} ${rank} ${hostname} ${time} ${elapsed}\n", run_page)
 
     def test_what_roff_would_take_for_its_own_is_text(self):
         self.assertEqual(man_pages.escaped("...a's \\"), "\\&...a\\(aqs \\e")

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 
+from links_test import flapping_link
 from multi_node import AGENT, CLOCK, GUARDIAN, Hosts, Job, check, kept, main, promised
 from processes import wait_until
 from store_programs import WAITS_FOR_KEY
@@ -246,7 +247,8 @@ def lost_without_a_restart():
 
 
 if __name__ == "__main__":
-    main(timed=(node_lost, worker_of_an_earlier_round, agent_of_a_node_killed, agent_of_a_node_gives_up, agent_of_node_0_killed,
+    # A link that comes and goes stays a second below the silence that counts as a death: nothing else runs beside these.
+    main(timed=(flapping_link, node_lost, worker_of_an_earlier_round, agent_of_a_node_killed, agent_of_a_node_gives_up, agent_of_node_0_killed,
                 guardian_of_node_0_killed, agent_of_node_0_on_the_launchers_host_killed,
                 guardian_of_node_0_on_the_launchers_host_killed, agent_of_node_0_killed_after_its_success),
          untimed=(too_few_are_left, node_that_cannot_start_its_workers, worker_crashes, worker_crashes_once_too_often, hangs,
