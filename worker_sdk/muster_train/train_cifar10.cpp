@@ -111,7 +111,7 @@ muster::Error out_of_memory(const TrainOptions& options, int ranks) {
           advice};
 }
 
-constexpr const char* kSmallerBatch = "; --batch-size makes it smaller, and --accumulate keeps the step";
+constexpr const char* kSmallerBatch = "; give a smaller --batch-size, with --accumulate for the same step";
 
 /// Nothing: it failed, and why was said.
 std::optional<RunEnd> train(TrainOptions options, const std::string& error_file) {
