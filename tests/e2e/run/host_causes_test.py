@@ -132,15 +132,17 @@ class Causes(unittest.TestCase):
                                                self.program("while True: pass\n")]))
             try:
                 deadline = time.monotonic() + LIMIT_S
-                causes = []
-                while not causes and time.monotonic() < deadline:
-                    causes = [one for one in self.answer(name)["nodes"][0]["host_causes"] if group.name in one["text"]]
+                percent = 0
+                # The first share is of a time in which the workers still started: on a busy machine they were not held up then.
+                while percent <= 50 and time.monotonic() < deadline:
                     time.sleep(0.5)
-                (cause,) = causes
-                self.assertEqual(cause["kind"], "throttled")
-                self.assertRegex(cause["text"], rf"^processes are throttled by the control group \S*{re.escape(group.name)} to 0.2 CPUs$")
-                percent = re.fullmatch(r"in (\d+) % of the time", cause["detail"])
-                self.assertGreater(int(percent[1]), 50)
+                    for cause in self.answer(name)["nodes"][0]["host_causes"]:
+                        if group.name in cause["text"]:
+                            self.assertEqual(cause["kind"], "throttled")
+                            self.assertRegex(cause["text"],
+                                             rf"^processes are throttled by the control group \S*{re.escape(group.name)} to 0.2 CPUs$")
+                            percent = int(re.fullmatch(r"in (\d+) % of the time", cause["detail"])[1])
+                self.assertGreater(percent, 50, "two endless loops in a fifth of a processor")
             finally:
                 group.write("cpu.cfs_quota_us", -1)
                 job.send_signal(signal.SIGKILL)
