@@ -23,7 +23,7 @@ WITHOUT_HEADER = {
     "worker_sdk/nn/cpu/map_kernels_avx2.cpp": "map_kernels.hpp and row_kernels.hpp for an instruction set",
     "worker_sdk/nn/cpu/map_kernels_avx512.cpp": "map_kernels.hpp and row_kernels.hpp for an instruction set",
     "worker_sdk/nn/cpu/map_kernels_base.cpp": "map_kernels.hpp and row_kernels.hpp for an instruction set",
-    "worker_sdk/nn/gpu/cuda/kernels.cu": "what nvcc compiles, found by its names",
+    "worker_sdk/nn/gpu/cuda/kernels.cu": "what NVRTC compiles, found by its names",
     "worker_sdk/nn/gpu/cuda/plugin.cpp": "the entry of a shared object",
     "worker_sdk/abi": "the C interface by topic, declared in include/muster/abi",
     "worker_sdk/examples": "programs",

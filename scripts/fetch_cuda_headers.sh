@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Puts headers and libraries of NCCL and of the CUDA runtime into build/cuda, from NVIDIA's packages on PyPI
-# (200 MB are fetched, 220 MB kept): the NCCL plug-in and the fakes of its tests are compiled against them. A folder that
-# is complete is kept. Where it cannot be made, that is said and is no failure: the plug-in is then not built, unless CUDA
+# Puts headers of NCCL and of CUDA, NCCL's library and CUDA 12's compiler of kernels (NVRTC) into build/cuda, from NVIDIA's packages on PyPI
+# (290 MB are fetched, 340 MB kept): both plug-ins and the fakes of their tests are compiled with them. A folder that
+# is complete is kept. Where it cannot be made, that is said and is no failure: the plug-ins are then not built, unless CUDA
 # and NCCL are installed. With the argument 2.19: the oldest headers that suffice, of NCCL and of CUDA apart, into build/cuda-2.19, for
 # scripts/test_builds.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # The runtime's headers include those of the compiler (crt/), which are a package of their own since CUDA 13, and one of CCCL (nv/target).
-packages=(nvidia-nccl-cu13==2.28.9 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85)
+packages=(nvidia-nccl-cu13==2.28.9 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85 nvidia-cuda-nvrtc-cu12==12.9.86)
 target=build/cuda
 case "${1:-}" in
   '') ;;
@@ -34,14 +34,14 @@ for candidate in build/venv/bin/python build/wheel/tools/venv/bin/python /usr/bi
   fi
 done
 if [ -z "$python" ]; then
-  echo "no python3 with pip: without installed headers of NCCL and CUDA the NCCL plug-in is not built"
+  echo "no python3 with pip: without installed headers of NCCL and CUDA the plug-ins for GPUs are not built"
   exit 0
 fi
 mkdir -p build
 scratch=$(mktemp -d build/cuda.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 if ! "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$scratch" "${packages[@]}"; then
-  echo "PyPI cannot be reached: without installed headers of NCCL and CUDA the NCCL plug-in is not built"
+  echo "PyPI cannot be reached: without installed headers of NCCL and CUDA the plug-ins for GPUs are not built"
   exit 0
 fi
 for wheel in "$scratch"/*.whl; do
@@ -56,7 +56,7 @@ for folder in "$scratch"/nvidia/*/include; do
   cp -r "$folder/." "$scratch/cuda/include"
 done
 if [ $target = build/cuda ]; then  # with libraries, which tests ask for their version
-  mv "$scratch"/nvidia/nccl/lib/libnccl.so.2 "$scratch"/nvidia/cu13/lib/libcudart.so.13 "$scratch/cuda/lib"
+  mv "$scratch"/nvidia/nccl/lib/libnccl.so.2 "$scratch"/nvidia/cuda_nvrtc/lib/libnvrtc{,-builtins}.so.12* "$scratch/cuda/lib"
 fi
 echo "${packages[*]}" >"$scratch/cuda/packages"
 rm -rf "$target"

@@ -90,7 +90,7 @@ timed() {
   printf '== %s: %.1f s\n' "$title" "$(python3 -c "import sys; print(float(sys.argv[2]) - float(sys.argv[1]))" "$begin" "$(date +%s.%N)")"
 }
 
-# fetch_headers: of NCCL and the CUDA runtime, into build/cuda.
+# fetch_headers: of NCCL and CUDA, into build/cuda.
 fetch_headers() {
   scripts/fetch_cuda_headers.sh
   [ -e build/cuda/include/nccl.h ] || fail "what is built has the plug-in of NCCL, and its headers could not be fetched from PyPI: see above."

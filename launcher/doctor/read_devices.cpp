@@ -3,8 +3,7 @@
 
 #include "agent/process/gpu_inventory.hpp"
 #include "rendezvous/base/posix.hpp"
-
-#include <dlfcn.h>
+#include "worker_sdk/comm/plugin/found_libraries.hpp"
 
 #include <filesystem>
 #include <system_error>
@@ -26,6 +25,10 @@ int gpus_on_bus() {
   return count;
 }
 
+LibraryFacts facts_of(const plugin::FoundLibrary& found) {
+  return {found.version, found.cuda, found.path};
+}
+
 bool has_entries(const char* directory) {
   std::error_code error;
   return fs::directory_iterator(directory, error) != fs::directory_iterator();
@@ -45,15 +48,12 @@ GpuFacts read_gpus() {
   return facts;
 }
 
-std::string read_nccl_library() {
-  void* const library = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return {};
-  const auto get_version = reinterpret_cast<int (*)(int*)>(::dlsym(library, "ncclGetVersion"));
-  int version = 0;
-  if (get_version == nullptr || get_version(&version) != 0) return {};
-  // Of NCCL 2.9 and newer: 10000 for each major version, 100 for each minor one.
-  return std::to_string(version / 10'000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
+LibraryFacts read_nccl_library() {
+  return facts_of(plugin::find_nccl());
+}
+
+LibraryFacts read_cudnn_library() {
+  return facts_of(plugin::find_cudnn());
 }
 
 }  // namespace muster::launcher

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads which GPUs and adapters this host has, and which NCCL.
+// Reads which GPUs and adapters this host has, and which NCCL and cuDNN.
 #pragma once
 
 #include "launcher/doctor/core/host_facts.hpp"
@@ -11,8 +11,9 @@ namespace muster::launcher {
 /// Asks NVIDIA's driver through NVML, which is loaded for that, and looks at the devices below /sys.
 GpuFacts read_gpus();
 
-/// Loads libnccl.so.2, found as every shared library is, and asks for its version: "2.28.9"; empty if there
-/// is none. It stays loaded.
-std::string read_nccl_library();
+/// Finds NCCL and cuDNN as the SDK's plug-ins do (comm/plugin/nvidia_library.hpp), and asks for their
+/// versions. They stay loaded.
+LibraryFacts read_nccl_library();
+LibraryFacts read_cudnn_library();
 
 }  // namespace muster::launcher

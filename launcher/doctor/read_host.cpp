@@ -97,7 +97,8 @@ HostFacts read_host(const HostQuestion& question, const agent::SignalState& sign
   facts.allowance = allowance_facts();
   facts.ptrace_scope = ptrace_scope();
   facts.gpu = read_gpus();
-  if (facts.python.nccl.empty()) facts.nccl_library = read_nccl_library();
+  if (facts.python.nccl.empty()) facts.found_nccl = read_nccl_library();
+  if (facts.gpu.count > 0) facts.found_cudnn = read_cudnn_library();
   facts.keeping = read_keeping(folder_of_jobs());
   return facts;
 }

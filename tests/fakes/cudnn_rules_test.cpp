@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Breaks each rule that the fake of cuDNN has for products of matrices, to see that it notices.
-#include "catch.hpp"
+// Breaks each rule that the fake of cuDNN has for products of matrices, and for its start, to see that it
+// notices.
+#include "tests/fakes/cuda/on_device.hpp"
 
 #include <cudnn_graph.h>
 
@@ -8,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -165,4 +167,16 @@ TEST_CASE("rule: engines for products move sixteen bytes at once") {
   Product product(a, b, c);
   REQUIRE(product.finalize() == CUDNN_STATUS_SUCCESS);
   CHECK(plans(product).empty() == (row == 20));
+}
+
+TEST_CASE("rule: cuDNN starts in a context, under a driver of the major version that it is made for") {
+  muster::test::OnDevice fakes;
+  cudnnHandle_t handle = nullptr;
+  std::thread([&] { CHECK(cudnnCreate(&handle) == CUDNN_STATUS_NOT_INITIALIZED); }).join();
+  fakes.set("FAKE_CUDA_DRIVER", "12090");
+  CHECK(cudnnGetCudartVersion() == 13000);
+  CHECK(cudnnCreate(&handle) == CUDNN_STATUS_NOT_INITIALIZED);
+  fakes.set("FAKE_CUDNN_CUDART", "12090");
+  REQUIRE(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS);
+  CHECK(cudnnDestroy(handle) == CUDNN_STATUS_SUCCESS);
 }

@@ -3,8 +3,7 @@
 // of this one process.
 #include "tests/fakes/nccl/rules.hpp"
 
-#include "catch.hpp"
-#include "tests/fakes/cuda/fake_cuda.hpp"
+#include "tests/fakes/cuda/on_device.hpp"
 #include "worker_sdk/comm/nccl/nccl_headers.hpp"
 
 #include <unistd.h>
@@ -23,6 +22,8 @@
 
 namespace {
 
+using muster::test::choose;
+
 constexpr std::size_t kCount = 16;
 
 /// Two ranks on two devices, each with a stream and a buffer.
@@ -38,22 +39,22 @@ class Pair {
     for (int rank = 0; rank < 2; ++rank) {
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
-      REQUIRE(cudaSetDevice(one_device ? 0 : rank) == cudaSuccess);
+      choose(one_device ? 0 : rank);
       REQUIRE(ncclCommInitRankConfig(&comm[place(rank)], 2, id, rank, &config) == ncclInProgress);
-      REQUIRE(cudaStreamCreateWithPriority(&stream[place(rank)], cudaStreamNonBlocking, 0) == cudaSuccess);
-      void* memory = nullptr;
-      REQUIRE(cudaMalloc(&memory, 64 * 1024) == cudaSuccess);
-      data[place(rank)] = static_cast<float*>(memory);
+      REQUIRE(cuStreamCreateWithPriority(&stream[place(rank)], CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS);
+      CUdeviceptr memory = 0;
+      REQUIRE(cuMemAlloc(&memory, 64 * 1024) == CUDA_SUCCESS);
+      data[place(rank)] = static_cast<float*>(fake::address_of(memory));
     }
     for (ncclComm_t each : comm) state_[place(each == comm[1] ? 1 : 0)] = settle(each);
-    REQUIRE(cudaSetDevice(0) == cudaSuccess);
+    choose(0);
   }
 
   ~Pair() {
     for (const int rank : {0, 1}) {
       if (comm[place(rank)] != nullptr) ncclCommAbort(comm[place(rank)]);
-      cudaStreamDestroy(stream[place(rank)]);
-      cudaFree(data[place(rank)]);
+      cuStreamDestroy(stream[place(rank)]);
+      cuMemFree(fake::number_of(data[place(rank)]));
     }
     unsetenv("FAKE_GPU_DIR");
     std::filesystem::remove_all(folder_);
@@ -81,15 +82,15 @@ class Pair {
   }
 
   /// A graph with one sum of `rank` in it.
-  cudaGraphExec_t record_sum(int rank) {
-    cudaStream_t own = stream[place(rank)];
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t exec = nullptr;
-    REQUIRE(cudaStreamBeginCapture(own, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+  CUgraphExec record_sum(int rank) {
+    CUstream own = stream[place(rank)];
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    REQUIRE(cuStreamBeginCapture(own, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) == CUDA_SUCCESS);
     REQUIRE(sum(rank) == ncclInProgress);
-    REQUIRE(cudaStreamEndCapture(own, &graph) == cudaSuccess);
-    REQUIRE(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
-    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+    REQUIRE(cuStreamEndCapture(own, &graph) == CUDA_SUCCESS);
+    REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+    REQUIRE(cuGraphDestroy(graph) == CUDA_SUCCESS);
     REQUIRE(settle(comm[place(rank)]) == ncclSuccess);
     return exec;
   }
@@ -110,7 +111,7 @@ class Pair {
   }
 
   std::array<ncclComm_t, 2> comm{};
-  std::array<cudaStream_t, 2> stream{};
+  std::array<CUstream, 2> stream{};
   std::array<float*, 2> data{};
 
  private:
@@ -129,7 +130,7 @@ TEST_CASE("calls that keep the rules break none") {
       (void)pair.sum(rank);
       (void)Pair::settle(pair.comm[Pair::place(rank)]);
     }
-    for (cudaStream_t stream : pair.stream) CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    for (CUstream stream : pair.stream) CHECK(cuStreamSynchronize(stream) == CUDA_SUCCESS);
   }
   for (ncclComm_t comm : pair.comm) CHECK(ncclCommFinalize(comm) == ncclInProgress);
   for (ncclComm_t& comm : pair.comm) {
@@ -145,7 +146,10 @@ TEST_CASE("rule: one thread at a time") {
   CHECK(ncclGroupStart() == ncclSuccess);
   (void)pair.sum(0);
   ncclResult_t other = ncclSuccess;
-  std::thread([&] { other = pair.sum(0); }).join();
+  std::thread([&] {
+    choose(0);
+    other = pair.sum(0);
+  }).join();
   CHECK(other == ncclInvalidUsage);
   (void)ncclGroupEnd();
   CHECK(pair.finds(kOneThread));
@@ -209,21 +213,21 @@ TEST_CASE("rule: after revoke only destroy") {
 
 TEST_CASE("rule: what a graph launches after revoke hangs until the communicator is aborted") {
   Pair pair;
-  cudaGraphExec_t exec = pair.record_sum(0);
+  CUgraphExec exec = pair.record_sum(0);
   CHECK(ncclCommRevoke(pair.comm[0], NCCL_REVOKE_DEFAULT) == ncclInProgress);
   CHECK(Pair::settle(pair.comm[0]) == ncclSuccess);
   CHECK(pair.violations() == "");
-  CHECK(cudaGraphLaunch(exec, pair.stream[0]) == cudaSuccess);
+  CHECK(cuGraphLaunch(exec, pair.stream[0]) == CUDA_SUCCESS);
   CHECK(pair.finds(kRevoked));
-  cudaEvent_t event = nullptr;
-  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
-  CHECK(cudaEventRecord(event, pair.stream[0]) == cudaSuccess);
-  CHECK(cudaEventQuery(event) == cudaErrorNotReady);
-  CHECK(cudaGraphExecDestroy(exec) == cudaSuccess);
+  CUevent event = nullptr;
+  CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+  CHECK(cuEventRecord(event, pair.stream[0]) == CUDA_SUCCESS);
+  CHECK(cuEventQuery(event) == CUDA_ERROR_NOT_READY);
+  CHECK(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
   CHECK(ncclCommAbort(std::exchange(pair.comm[0], nullptr)) == ncclSuccess);
-  CHECK(cudaStreamSynchronize(pair.stream[0]) == cudaSuccess);
-  CHECK(cudaEventQuery(event) == cudaSuccess);
-  CHECK(cudaEventDestroy(event) == cudaSuccess);
+  CHECK(cuStreamSynchronize(pair.stream[0]) == CUDA_SUCCESS);
+  CHECK(cuEventQuery(event) == CUDA_SUCCESS);
+  CHECK(cuEventDestroy(event) == CUDA_SUCCESS);
 }
 
 TEST_CASE("rule: what the proxy reported is still reported after revoke") {
@@ -234,13 +238,13 @@ TEST_CASE("rule: what the proxy reported is still reported after revoke") {
   CHECK(Pair::settle(pair.comm[0]) == ncclRemoteError);
   CHECK(ncclCommRevoke(pair.comm[0], NCCL_REVOKE_DEFAULT) == ncclInProgress);
   CHECK(Pair::settle(pair.comm[0]) == ncclRemoteError);
-  CHECK(cudaStreamSynchronize(pair.stream[0]) == cudaSuccess);
+  CHECK(cuStreamSynchronize(pair.stream[0]) == CUDA_SUCCESS);
 }
 
 TEST_CASE("rule: a communicator is freed after the graphs that have its calls") {
   Pair pair;
   const bool finalizes = GENERATE(true, false);
-  cudaGraphExec_t exec = pair.record_sum(0);
+  CUgraphExec exec = pair.record_sum(0);
   std::atomic<bool> freed{false};
   std::thread freeing([&] {
     ncclComm_t own = std::exchange(pair.comm[0], nullptr);
@@ -257,7 +261,7 @@ TEST_CASE("rule: a communicator is freed after the graphs that have its calls") 
   // Longer than either takes without a graph.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   CHECK_FALSE(freed.load());
-  CHECK(cudaGraphExecDestroy(exec) == cudaSuccess);
+  CHECK(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
   freeing.join();
   CHECK(pair.violations() == "");
 }
@@ -363,21 +367,40 @@ TEST_CASE("rule: a root is a rank") {
 
 TEST_CASE("rule: no event is asked about while a graph is captured in the global mode") {
   Pair pair;
-  cudaEvent_t event = nullptr;
-  REQUIRE(cudaSetDevice(1) == cudaSuccess);
-  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
-  CHECK(cudaEventRecord(event, pair.stream[1]) == cudaSuccess);
-  CHECK(cudaStreamBeginCapture(pair.stream[0], cudaStreamCaptureModeGlobal) == cudaSuccess);
+  CUevent event = nullptr;
+  choose(1);
+  CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+  CHECK(cuEventRecord(event, pair.stream[1]) == CUDA_SUCCESS);
+  CHECK(cuStreamBeginCapture(pair.stream[0], CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
   std::thread([&] {
     // As a watchdog may do it.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
-    CHECK(cudaEventQuery(event) != cudaErrorStreamCaptureUnsupported);
+    choose(1);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CHECK(cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
+    CHECK(cuEventQuery(event) != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   }).join();
   CHECK(pair.violations() == "");
-  std::thread([&] { CHECK(cudaEventQuery(event) == cudaErrorStreamCaptureUnsupported); }).join();
-  cudaGraph_t graph = nullptr;
-  CHECK(cudaStreamEndCapture(pair.stream[0], &graph) == cudaErrorStreamCaptureInvalidated);
+  std::thread([&] {
+    choose(1);
+    CHECK(cuEventQuery(event) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  }).join();
+  CUgraph graph = nullptr;
+  CHECK(cuStreamEndCapture(pair.stream[0], &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   CHECK(pair.violations().rfind("capture (", 0) == 0);
-  CHECK(cudaEventDestroy(event) == cudaSuccess);
+  CHECK(cuEventDestroy(event) == CUDA_SUCCESS);
+}
+
+TEST_CASE("rule: a thread without a context makes no communicator and no calls") {
+  Pair pair;
+  std::thread([&] {
+    ncclUniqueId id;
+    ncclComm_t comm = nullptr;
+    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, nullptr) == ncclUnhandledCudaError);
+    CHECK(comm == nullptr);
+    CHECK(pair.sum(0) == ncclUnhandledCudaError);
+    void* memory = nullptr;
+    CHECK(ncclMemAlloc(&memory, 16) == ncclUnhandledCudaError);
+  }).join();
+  CHECK(pair.violations() == "");
 }

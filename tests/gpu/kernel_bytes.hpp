@@ -250,7 +250,7 @@ inline double bytes_of(const ConvolutionCall& call) {
   const std::int64_t in = call.images * shape.side * shape.side * shape.in;
   const std::int64_t out = call.images * shape.out_side() * shape.out_side() * shape.out;
   const std::int64_t weights = std::int64_t{shape.kernel} * shape.kernel * shape.in * shape.out;
-  return bytes_of(in + out + weights, call.bf16 ? sizeof(Bf16) : sizeof(float));
+  return bytes_of(in + out + weights, static_cast<std::size_t>(bytes_of(call.element)));
 }
 
 /// Multiplications and additions.
@@ -262,9 +262,9 @@ inline double operations_of(const ConvolutionCall& call) {
 
 /// Both matrices and the result.
 inline double bytes_of(const MultiplyCall& call) {
-  const std::size_t element = call.bf16 ? sizeof(Bf16) : sizeof(float);
+  const std::size_t element = static_cast<std::size_t>(bytes_of(call.element));
   return bytes_of(call.batches * (call.m + call.n) * call.k, element) +
-         bytes_of(call.batches * call.m * call.n, call.bf16_result ? sizeof(Bf16) : sizeof(float));
+         bytes_of(call.batches * call.m * call.n, static_cast<std::size_t>(bytes_of(call.result_element)));
 }
 
 inline double operations_of(const MultiplyCall& call) {

@@ -16,13 +16,13 @@ namespace {
 
 constexpr std::size_t kImages = 50'000;
 
-/// Events of the CUDA runtime, which are kept and used again.
+/// Events of CUDA's driver, which are kept and used again.
 class EventMarks final : public Marks {
  public:
   EventMarks() : api_(library()) {}
 
   ~EventMarks() override {
-    for (const cudaEvent_t event : events_) (void)api_.cudaEventDestroy(event);
+    for (const CUevent event : events_) (void)api_.cuEventDestroy(event);
   }
 
   EventMarks(const EventMarks&) = delete;
@@ -30,18 +30,17 @@ class EventMarks final : public Marks {
 
   std::size_t put(void* stream) override {
     if (used_ == events_.size()) {
-      cudaEvent_t event = nullptr;
-      check(api_, api_.cudaEventCreateWithFlags(&event, cudaEventDefault), "making an event");
+      CUevent event = nullptr;
+      check(api_, api_.cuEventCreate(&event, CU_EVENT_DEFAULT), "making an event");
       events_.push_back(event);
     }
-    check(api_, api_.cudaEventRecord(events_[used_], static_cast<cudaStream_t>(stream)),
-          "recording an event");
+    check(api_, api_.cuEventRecord(events_[used_], static_cast<CUstream>(stream)), "recording an event");
     return used_++;
   }
 
   double seconds(std::size_t from, std::size_t to) override {
     float milliseconds = 0;
-    check(api_, api_.cudaEventElapsedTime(&milliseconds, events_.at(from), events_.at(to)),
+    check(api_, api_.cuEventElapsedTime(&milliseconds, events_.at(from), events_.at(to)),
           "asking for the time between two events");
     return static_cast<double>(milliseconds) * 1e-3;
   }
@@ -50,7 +49,7 @@ class EventMarks final : public Marks {
 
  private:
   const Library& api_;
-  std::vector<cudaEvent_t> events_;
+  std::vector<CUevent> events_;
   std::size_t used_ = 0;
 };
 

@@ -18,7 +18,7 @@ namespace muster::nn::gpu {
 namespace {
 
 /// Rounded to TF32, a float of these bytes is off by 2e-4 of itself, up or down.
-constexpr int kByte = 0x35;
+constexpr unsigned char kByte = 0x35;
 constexpr double kLastBits = 2e-5;
 
 double operand() {
@@ -33,7 +33,8 @@ class Checker {
   Checker() : ops_(0, false), api_(library()), plans_(api_, nullptr, workspace(), kWorkspaceBytes, false) {
     for (const void** place : {&a_, &b_}) {
       void* const memory = ops_.allocate(kBytes, "an operand");
-      check(api_, api_.cudaMemsetAsync(memory, kByte, kBytes, nullptr), "filling an operand");
+      check(api_, api_.cuMemsetD8Async(plugin::number_of(memory), kByte, kBytes, nullptr),
+            "filling an operand");
       *place = memory;
     }
     result_ = ops_.allocate(kBytes, "a result");
@@ -58,7 +59,7 @@ class Checker {
   }
 
   ConvolutionCall spatial(Direction direction) const {
-    return {direction, {64, 64, 16, 3, 1, 1}, 8, false, a_, b_, result_, false};
+    return {direction, {64, 64, 16, 3, 1, 1}, 8, Element::f32, a_, b_, result_, false};
   }
 
   bool passed() const { return passed_; }
@@ -76,10 +77,10 @@ class Checker {
     const Operation operation(api_, call);
     bool has_plan = !usable;
     plans_.each_proposed(operation.get(), [&](const Proposal& proposal) {
-      check(api_, api_.cudaMemsetAsync(result_, 0, kBytes, nullptr), "clearing a result");
+      check(api_, api_.cuMemsetD8Async(plugin::number_of(result_), 0, kBytes, nullptr), "clearing a result");
       std::string notes;
       for (const auto note : proposal.notes) notes += " " + std::to_string(static_cast<int>(note));
-      const bool wanted = usable && is_wanted({false, false}, proposal.notes);
+      const bool wanted = usable && is_wanted({Element::f32, false}, proposal.notes);
       std::string said = "no plan";
       bool right = true;
       if (proposal.plan != nullptr) {
@@ -102,10 +103,10 @@ class Checker {
   double farthest(std::int64_t summed, std::int64_t count, std::int64_t first) {
     std::vector<float> values(static_cast<std::size_t>(first + count));
     check(api_,
-          api_.cudaMemcpyAsync(values.data(), result_, values.size() * sizeof(float), cudaMemcpyDeviceToHost,
-                               nullptr),
+          api_.cuMemcpyDtoHAsync(values.data(), plugin::number_of(result_), values.size() * sizeof(float),
+                                 nullptr),
           "reading a result");
-    check(api_, api_.cudaStreamSynchronize(nullptr), "reading a result");
+    check(api_, api_.cuStreamSynchronize(nullptr), "reading a result");
     const double expected = static_cast<double>(summed) * operand() * operand();
     double worst = 0;
     for (auto i = static_cast<std::size_t>(first); i < values.size(); ++i)

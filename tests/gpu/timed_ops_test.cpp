@@ -101,7 +101,7 @@ TEST_CASE("the bytes of a kernel are those that it reads and writes") {
   apply.signs = &signs;
   CHECK(bytes_of(apply) == 3 * 12'800 + 800);
   const ConvolutionCall call = {
-      Direction::weight_gradient, {8, 16, 4, 3, 2, 1}, 10, true, nullptr, nullptr, nullptr};
+      Direction::weight_gradient, {8, 16, 4, 3, 2, 1}, 10, Element::bf16, nullptr, nullptr, nullptr};
   CHECK(bytes_of(call) == 2.0 * (10 * 16 * 8 + 10 * 4 * 16 + 9 * 8 * 16));
   CHECK(operations_of(call) == 2.0 * 10 * 4 * 9 * 8 * 16);
 }

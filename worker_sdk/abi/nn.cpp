@@ -97,7 +97,8 @@ std::shared_ptr<BucketHook> hook_of(muster_compression compression) {
 }
 
 train::SessionOptions session_options(const muster_nn_options& given, const char* network) {
-  constexpr nn::Precision kPrecisions[] = {nn::Precision::f32, nn::Precision::tf32, nn::Precision::bf16};
+  constexpr nn::Precision kPrecisions[] = {nn::Precision::f32, nn::Precision::tf32, nn::Precision::bf16,
+                                           nn::Precision::f16};
   constexpr std::uint32_t kFlags = MUSTER_NN_NESTEROV | MUSTER_NN_SYNC_BATCH_NORM | MUSTER_NN_DECAY_ALL;
   if ((given.flags & ~kFlags) != 0)
     throw Error(ErrorCode::invalid_argument, "muster_nn_options.flags is " + std::to_string(given.flags) +

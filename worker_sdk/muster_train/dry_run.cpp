@@ -78,7 +78,7 @@ Kernels kernels_on_device(TrainOptions& options, const Job& job) {
   if (!found.reason_against.empty())
     throw Error(ErrorCode::unsupported, found.reason_against + kOnProcessors);
   train::LearnerOptions& learner = options.run.trainer.learner;
-  if (options.best_on_gpu) learner.precision = found.bf16 ? nn::Precision::bf16 : nn::Precision::f32;
+  if (options.best_on_gpu) learner.precision = nn::gpu::best_precision(found);
   Kernels kernels;
   kernels.ops = nn::gpu::open_device("cuda", job.local_rank);
   kernels.free = kernels.ops->free_bytes();

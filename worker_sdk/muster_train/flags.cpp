@@ -30,6 +30,7 @@ nn::Precision precision_of(const std::string& word) {
   if (word == "fp32" || word == "default") return nn::Precision::f32;
   if (word == "tf32") return nn::Precision::tf32;
   if (word == "bf16") return nn::Precision::bf16;
+  if (word == "fp16") return nn::Precision::f16;
   return nn::is_fast(nn::Precision::bf16) ? nn::Precision::bf16 : nn::Precision::f32;
 }
 
@@ -95,10 +96,10 @@ void add_model_flags(CLI::App& app, TrainOptions& options, Words& words) {
       CLI::IsMember(nn::model_names()));
   add(group, "--precision", words.precision,
       "fp32; tf32: fp32 but for what is multiplied, which GPUs round to 10 bits; bf16: computes in bf16 with "
-      "parameters in fp32; auto: bf16 where processor or GPU are faster with it; default: fp32 on "
-      "processors, "
-      "auto on GPUs",
-      CLI::IsMember({"default", "fp32", "tf32", "bf16", "auto"}));
+      "parameters in fp32; fp16: the same in fp16, with a loss that is scaled, on GPUs; auto: bf16 where "
+      "processor or GPU are "
+      "faster with it, else fp16 on GPUs; default: fp32 on processors, auto on GPUs",
+      CLI::IsMember({"default", "fp32", "tf32", "bf16", "fp16", "auto"}));
   group
       .add_option(
           "--checkpoint-activations", words.checkpoint_activations,

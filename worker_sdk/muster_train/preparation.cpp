@@ -35,9 +35,13 @@ bool all_can(bool can, World& world) {
 
 /// Why a device does not do what the flags ask for; "" where it does.
 std::string reason_in_flags(const TrainOptions& options, const nn::gpu::DeviceUsability& device) {
+  const nn::Precision wanted = options.run.trainer.learner.precision;
+  if (device.bf16 || options.best_on_gpu) return "";
   // It has TF32 where it has bf16; an older one would compute in 32 bits without a word.
-  if (options.run.trainer.learner.precision == nn::Precision::tf32 && !device.bf16)
+  if (wanted == nn::Precision::tf32)
     return "GPU " + device.name + " has no TF32 (compute capability 8.0 and later); use --precision fp32";
+  if (wanted == nn::Precision::bf16)
+    return "GPU " + device.name + " has no bf16 (compute capability 8.0 and later); use --precision fp16";
   return "";
 }
 
@@ -128,7 +132,10 @@ void agree_on_precision(TrainOptions& options, World& world) {
   if (!options.best_precision) return;
   nn::Precision& precision = options.run.trainer.learner.precision;
   const bool all = all_can(precision == nn::Precision::bf16, world);
-  precision = all ? nn::Precision::bf16 : nn::Precision::f32;
+  const bool on_gpus = options.run.trainer.device != nullptr;
+  const bool remembers =
+      options.run.trainer.learner.reducer.hook && !options.run.trainer.learner.reducer.hook->wire_type();
+  precision = all ? nn::Precision::bf16 : on_gpus && !remembers ? nn::Precision::f16 : nn::Precision::f32;
 }
 
 void compare_processors(TrainOptions& options, World& world) {
@@ -178,8 +185,7 @@ ChosenDevice choose_device(TrainOptions& options, World& world) {
   chosen.name = found.name;
   options.run.trainer.device = chosen.ops.get();
   options.best_precision = options.best_on_gpu;
-  if (options.best_precision)
-    options.run.trainer.learner.precision = found.bf16 ? nn::Precision::bf16 : nn::Precision::f32;
+  if (options.best_precision) options.run.trainer.learner.precision = nn::gpu::best_precision(found);
   return chosen;
 }
 

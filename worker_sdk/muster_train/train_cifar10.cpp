@@ -9,6 +9,7 @@
 #include "worker_sdk/muster_train/process.hpp"
 #include "worker_sdk/muster_train/run/run.hpp"
 #include "worker_sdk/muster_train/train_options.hpp"
+#include "worker_sdk/muster_train/version.hpp"
 #include "worker_sdk/nn/cpu/processors.hpp"
 #include "worker_sdk/nn/data/images.hpp"
 #include "worker_sdk/nn/network.hpp"
@@ -22,7 +23,9 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -179,9 +182,24 @@ int tell_estimate(const TrainOptions& options) {
   }
 }
 
+/// `muster-train --version [--json]`, which no other flag goes with; nothing where that is not asked.
+std::optional<int> tell_version(std::span<char* const> words) {
+  if (words.empty() || std::string_view(words[0]) != "--version") return std::nullopt;
+  const bool json = words.size() == 2 && std::string_view(words[1]) == "--json";
+  if (words.size() > 1 && !json)
+    return muster::examples::report_usage("muster-train: --version goes with --json alone, not with '" +
+                                          std::string(words[1]) + "'\n");
+  const muster::examples::VersionFacts facts = muster::examples::read_version_facts();
+  write(json ? muster::examples::version_json(facts) : muster::examples::version_text(facts));
+  require_stdout();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const auto code = tell_version(std::span<char* const>(argv, static_cast<std::size_t>(argc)).subspan(1)))
+    return *code;
   muster::examples::wait_shortly(argv);
   const auto parsed = muster::examples::parse_train_options(argc, argv);
   if (const auto* early = std::get_if<muster::examples::EarlyExit>(&parsed)) {

@@ -27,6 +27,9 @@ constexpr const char* kDescription =
 constexpr const char* kFooter =
     "\nThe same data, options, seed and number of ranks give the same parameters, bit for bit, on the same\n"
     "number of threads and processors with the same instructions.\n"
+    "'muster-train --version' tells which GPU and which of NVIDIA's libraries are used here, or why none; "
+    "with\n"
+    "--json as JSON.\n"
     "Exit codes: 0 done, 1 an error (one line on stderr), 2 a wrong command line.";
 
 /// Each flag on a line of its own, what it does wrapped below it.

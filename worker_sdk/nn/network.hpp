@@ -58,9 +58,14 @@ struct ModelSpec {
 enum class Mode { train, evaluate };
 
 /// The type in which a network computes; parameters, gradients and logits are 32-bit floats in each. tf32 is
-/// f32 but for what convolutions and linear layers multiply, which is rounded to 10 bits behind the point: a
-/// matter of GPUs alone.
-enum class Precision { f32, tf32, bf16 };
+/// f32 but for what convolutions and linear layers multiply, which is rounded to 10 bits behind the point;
+/// f16 is IEEE's binary16, whose gradients need a scaled loss (LossScale). Both are matters of GPUs alone.
+enum class Precision { f32, tf32, bf16, f16 };
+
+/// Bytes of an element of maps.
+constexpr std::size_t bytes_of(Precision precision) {
+  return precision == Precision::bf16 || precision == Precision::f16 ? 2 : 4;
+}
 
 /// Which activations are computed again in backward instead of being kept ("activation checkpointing": Chen
 /// et al., "Training Deep Nets with Sublinear Memory Cost", 2016). The steps of a network are cut into
@@ -150,9 +155,7 @@ struct SampleFormat {
   std::int64_t side = 32;
 
   /// Bytes of one sample.
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(side * side * channels) * (type == Precision::bf16 ? 2 : 4);
-  }
+  std::size_t bytes() const { return static_cast<std::size_t>(side * side * channels) * bytes_of(type); }
 };
 
 /// One model on this machine's processors (make_network()) or on a device

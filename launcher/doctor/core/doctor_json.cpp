@@ -17,11 +17,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LimitFacts, soft, hard)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AllowanceFacts, processors, affinity, quota_group, memory,
                                                 memory_group)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuFacts, on_bus, count, driver, cuda, error, infiniband)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LibraryFacts, version, cuda, path)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(KeepingFacts, old_folders, folder_trouble,
                                                 kill_user_processes, lingers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HostFacts, host, version, is_root, python, network, folders,
                                                 open_files, locked_memory, processes, allowance, ptrace_scope,
-                                                gpu, nccl_library, keeping)
+                                                gpu, found_nccl, found_cudnn, keeping)
 NLOHMANN_JSON_SERIALIZE_ENUM(Verdict,
                              {{Verdict::ok, "ok"}, {Verdict::note, "note"}, {Verdict::problem, "problem"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Finding, what, verdict, found, advice)

@@ -161,7 +161,7 @@ const Common kCommon[] = {
      [](const HostFacts& facts) { return facts.python.torch; }},
     {"NCCL", Verdict::problem, "ranks with different versions cannot talk; install one on all hosts",
      [](const HostFacts& facts) {
-       return facts.python.nccl.empty() ? facts.nccl_library : facts.python.nccl;
+       return facts.python.nccl.empty() ? facts.found_nccl.version : facts.python.nccl;
      }},
     {"driver", Verdict::note, "install one version on all hosts",
      [](const HostFacts& facts) { return facts.gpu.driver; }},

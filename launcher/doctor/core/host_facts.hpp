@@ -66,6 +66,13 @@ struct GpuFacts {
   bool infiniband = false;  ///< whether the host has adapters for RDMA
 };
 
+/// A library that plug-ins of the SDK would load; its version is empty where there is none.
+struct LibraryFacts {
+  std::string version;
+  std::string cuda;  ///< the CUDA that it was made for: "13.0"; empty: not known
+  std::string path;
+};
+
 /// What of ours is left from earlier jobs, and what ends processes behind our back.
 struct KeepingFacts {
   std::vector<std::string> old_folders;  ///< of jobs that are over, at most kOldFoldersMax
@@ -89,7 +96,8 @@ struct HostFacts {
   AllowanceFacts allowance;
   int ptrace_scope = -1;  ///< of Yama; -1: the kernel has none
   GpuFacts gpu;
-  std::string nccl_library;  ///< the version of libnccl.so.2, where torch has no package of it
+  LibraryFacts found_nccl;   ///< where torch has no package of it
+  LibraryFacts found_cudnn;  ///< where there are GPUs
   KeepingFacts keeping;
 };
 

@@ -87,16 +87,42 @@ Finding gpus_of(const GpuFacts& facts) {
 
 Finding nccl_of(const HostFacts& facts) {
   const bool by_torch = !facts.python.nccl.empty();
-  const std::string& version = by_torch ? facts.python.nccl : facts.nccl_library;
+  const std::string& version = by_torch ? facts.python.nccl : facts.found_nccl.version;
   Finding finding{"NCCL", Verdict::ok, version.empty() ? "not found" : version, ""};
-  if (!version.empty()) finding.found += by_torch ? " of torch" : " (libnccl.so.2)";
+  if (!version.empty()) finding.found += by_torch ? " of torch" : " (" + facts.found_nccl.path + ")";
   if (facts.gpu.count == 0) return finding;
   if (version.empty() && facts.gpu.count > 1) {
     finding.verdict = Verdict::note;
-    finding.advice = "programs of the SDK need libnccl.so.2 for GPUs; torch may have it inside";
+    finding.advice =
+        "programs of the SDK need libnccl.so.2 for GPUs (pip install nvidia-nccl-cu12); torch may have it "
+        "inside";
   } else if (!version.empty() && compare_versions(version, "2.28.7", 3) < 0) {
     finding.verdict = Verdict::note;
     finding.advice = "hangs of GPU programs are explained from NCCL 2.28.7 on";
+  }
+  return finding;
+}
+
+/// What muster-train computes with on GPUs; PyTorch brings its own.
+Finding cudnn_of(const HostFacts& facts) {
+  const LibraryFacts& library = facts.found_cudnn;
+  const std::string cuda = facts.gpu.cuda;
+  if (facts.gpu.count == 0 && library.version.empty())
+    return {"cuDNN", Verdict::ok, "not looked for, without GPUs", ""};
+  const std::string package = "pip install nvidia-cudnn-cu" + cuda.substr(0, cuda.find('.'));
+  if (facts.gpu.count > 0 && compare_versions(cuda, "12.2", 2) < 0)
+    return {
+        "cuDNN", Verdict::note, library.version.empty() ? "not found" : library.version,
+        "muster-train computes on GPUs with drivers from CUDA 12.2 on: update the driver to 535 or later"};
+  if (library.version.empty())
+    return {"cuDNN", Verdict::note, "not found",
+            "muster-train needs libcudnn.so.9 for GPUs: " + package + "; PyTorch brings its own"};
+  Finding finding{"cuDNN", Verdict::ok,
+                  library.version + " for CUDA " + library.cuda + " (" + library.path + ")", ""};
+  if (facts.gpu.count > 0 && compare_versions(library.cuda, cuda, 1) > 0) {
+    finding.verdict = Verdict::note;
+    finding.advice = "the driver here serves CUDA " + cuda +
+                     ": muster-train needs another one for GPUs: " + package + ", or update the driver";
   }
   return finding;
 }
@@ -115,7 +141,7 @@ int compare_versions(const std::string& one, const std::string& other, int parts
 }
 
 std::vector<Finding> judge_programs(const HostFacts& facts) {
-  return {python_of(facts.python), torch_of(facts), gpus_of(facts.gpu), nccl_of(facts)};
+  return {python_of(facts.python), torch_of(facts), gpus_of(facts.gpu), nccl_of(facts), cudnn_of(facts)};
 }
 
 }  // namespace muster::launcher

@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace {
@@ -21,18 +22,43 @@ std::size_t large_count(const muster::ProcessGroup& group) {
   return (group.backend() == "nccl" ? std::size_t{1} : std::size_t{8}) << 20;
 }
 
+/// CUDA's driver, as far as it gives memory; this program is built without its header.
+class Driver {
+ public:
+  /// Chooses the device of this rank for the calling thread.
+  Driver() {
+    const char* const number = std::getenv("LOCAL_RANK");
+    int device = 0;
+    void* context = nullptr;
+    call<unsigned>("cuInit", 0U);
+    call<int*, int>("cuDeviceGet", &device, number != nullptr ? std::atoi(number) : 0);
+    call<void**, int>("cuDevicePrimaryCtxRetain", &context, device);
+    call<void*>("cuCtxSetCurrent", context);
+  }
+
+  float* allocate(std::size_t bytes) {
+    unsigned long long memory = 0;
+    call<unsigned long long*, std::size_t>("cuMemAlloc_v2", &memory, bytes);
+    return reinterpret_cast<float*>(memory);
+  }
+
+ private:
+  template <typename... Arguments>
+  void call(const char* name, Arguments... arguments) {
+    void* const function = handle_ != nullptr ? dlsym(handle_, name) : nullptr;
+    if (function == nullptr || reinterpret_cast<int (*)(Arguments...)>(function)(arguments...) != 0)
+      throw std::runtime_error(std::string("no memory of a device: ") + name);
+  }
+
+  void* const handle_ = dlopen("libcuda.so.1", RTLD_NOW);
+};
+
 /// `count` ones; over nccl memory of the device with whatever it holds, since memory of the host goes another
 /// way there. tests/integration/nccl checks results there, this program does not.
 /// Kept: a call that has failed may still be on the device.
 float* memory_for(const muster::ProcessGroup& group, std::size_t count) {
   if (group.backend() != "nccl") return (new std::vector<float>(count, 1.0F))->data();
-  using Allocate = int (*)(void** memory, std::size_t bytes);
-  void* const runtime = dlopen("libcudart.so.13", RTLD_NOW);
-  void* memory = nullptr;
-  if (runtime == nullptr ||
-      reinterpret_cast<Allocate>(dlsym(runtime, "cudaMalloc"))(&memory, count * sizeof(float)) != 0)
-    throw std::runtime_error("no memory of a device");
-  return static_cast<float*>(memory);
+  return Driver().allocate(count * sizeof(float));
 }
 
 /// On the clock of Python's time.monotonic().

@@ -14,8 +14,8 @@ from interop import MUSTER, clean_environment
 FAKE_SSH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ssh_start", "fake_ssh.sh")
 LIMIT_S = 60
 # Everything that is looked at on each host.
-WHAT = ["muster", "Python", "torch", "GPUs", "NCCL", "network", "/dev/shm", "/tmp", "ulimit -n", "ulimit -l", "ulimit -u", "processors",
-        "memory", "ptrace_scope", "old jobs", "logind"]
+WHAT = ["muster", "Python", "torch", "GPUs", "NCCL", "cuDNN", "network", "/dev/shm", "/tmp", "ulimit -n", "ulimit -l", "ulimit -u",
+        "processors", "memory", "ptrace_scope", "old jobs", "logind"]
 
 
 def doctor(*arguments, **environment):

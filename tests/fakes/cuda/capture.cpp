@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Capturing, and graphs: tasks that are launched together and wait for each other as the streams did from
 // which they were captured. The rules checked: what no thread, or not the one that captures, may do meanwhile
-// (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html,
-// cudaThreadExchangeStreamCaptureMode), and that all work that was forked has been joined at the end.
+// (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html,
+// cuThreadExchangeStreamCaptureMode), and that all work that was forked has been joined at the end.
 #include "tests/fakes/cuda/internal.hpp"
 
 #include <algorithm>
@@ -18,16 +18,18 @@ struct CUgraphExec_st {
   std::vector<fake::Node> nodes;
   std::map<int, std::shared_ptr<fake::Queue>> queues;  ///< of the lanes beside the stream of a launch
   std::uint64_t launches = 0;
+  bool keeps_priorities = false;  ///< else all tasks have that of the stream of a launch
 };
 
 namespace {
 
-thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 struct Captures {
   std::mutex mutex;
   std::set<std::shared_ptr<fake::Capture>> open;
   std::map<const void*, int> graphs;  ///< how many there are, by the tags of their tasks; null for all
+  std::set<int> launched;             ///< the priorities of the last launch
 };
 
 Captures& captures() {
@@ -39,11 +41,11 @@ Captures& captures() {
 bool forbids(const fake::Capture& capture) {
   const bool own = capture.thread == std::this_thread::get_id();
   switch (thread_mode) {
-    case cudaStreamCaptureModeGlobal:
-      return capture.mode == cudaStreamCaptureModeGlobal ||
-             (own && capture.mode == cudaStreamCaptureModeThreadLocal);
-    case cudaStreamCaptureModeThreadLocal:
-      return own && capture.mode != cudaStreamCaptureModeRelaxed;
+    case CU_STREAM_CAPTURE_MODE_GLOBAL:
+      return capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL ||
+             (own && capture.mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    case CU_STREAM_CAPTURE_MODE_THREAD_LOCAL:
+      return own && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     default:
       return false;
   }
@@ -68,6 +70,15 @@ void count_graph(const std::vector<fake::Node>& nodes, int change) {
   for (const fake::Node& node : nodes) tags.insert(node.tag);
   const std::lock_guard lock(captures().mutex);
   for (const void* tag : tags) captures().graphs[tag] += change;
+}
+
+/// Remembers with which priorities a launch onto `stream` runs.
+void note_priorities(const CUgraphExec_st& exec, const CUstream_st& stream) {
+  std::set<int> priorities;
+  for (const fake::Node& node : exec.nodes)
+    priorities.insert(exec.keeps_priorities ? node.priority : stream.priority);
+  const std::lock_guard lock(captures().mutex);
+  captures().launched = std::move(priorities);
 }
 
 /// One launch of a graph. Its lanes are worked off side by side, and only what `after` says orders them.
@@ -129,7 +140,7 @@ bool breaks_capture(const char* function) {
     breaks = true;
   }
   if (breaks)
-    violate("capture (CUDA runtime API, Stream Management, cudaThreadExchangeStreamCaptureMode)",
+    violate("capture (CUDA driver API, Stream Management, cuThreadExchangeStreamCaptureMode)",
             std::string(function) + " while a graph is captured");
   return breaks;
 }
@@ -137,6 +148,11 @@ bool breaks_capture(const char* function) {
 int live_graphs(const void* tag) {
   const std::lock_guard lock(captures().mutex);
   return captures().graphs[tag];
+}
+
+std::set<int> launched_priorities() {
+  const std::lock_guard lock(captures().mutex);
+  return captures().launched;
 }
 
 }  // namespace fake
@@ -147,48 +163,49 @@ int fake_cuda_live_graphs() {
   return fake::live_graphs(nullptr);
 }
 
-FAKE_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  CUstream_st* const own = fake::find(stream);
-  if (own == nullptr) return fake::say(cudaErrorInvalidResourceHandle);
+FAKE_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  CUstream_st* own = nullptr;
+  if (const CUresult found = fake::find(stream, own); found != CUDA_SUCCESS) return found;
   const std::lock_guard lock(captures().mutex);
-  *status = own->capture == nullptr ? cudaStreamCaptureStatusNone
-            : own->capture->valid   ? cudaStreamCaptureStatusActive
-                                    : cudaStreamCaptureStatusInvalidated;
-  return cudaSuccess;
+  *status = own->capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
+            : own->capture->valid   ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                    : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+FAKE_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (const CUresult started = fake::require_driver(); started != CUDA_SUCCESS) return started;
   thread_mode = std::exchange(*mode, thread_mode);
-  return cudaSuccess;
+  return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-  CUstream_st* const own = fake::find(stream);
-  if (own == nullptr) return fake::say(cudaErrorInvalidResourceHandle);
-  if (own != stream) return fake::say(cudaErrorStreamCaptureUnsupported);  // the null stream
+FAKE_EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+  CUstream_st* own = nullptr;
+  if (const CUresult found = fake::find(stream, own); found != CUDA_SUCCESS) return found;
+  if (own != stream) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the null stream
   const std::lock_guard lock(captures().mutex);
-  if (own->capture != nullptr) return fake::say(cudaErrorIllegalState);
-  const cudaError_t fault = fake::fault_at("capture", own->device, fake::Moment::call);
-  if (fault != cudaSuccess) return fake::say(fault);
+  if (own->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  const CUresult fault = fake::fault_at("capture", own->device, fake::Moment::call);
+  if (fault != CUDA_SUCCESS) return fault;
   own->capture = std::make_shared<fake::Capture>();
   own->capture->origin = own;
   own->capture->mode = mode;
   own->capture->thread = std::this_thread::get_id();
   own->front.clear();
   captures().open.insert(own->capture);
-  return cudaSuccess;
+  return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+FAKE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   *graph = nullptr;
-  CUstream_st* const own = fake::find(stream);
-  if (own == nullptr) return fake::say(cudaErrorInvalidResourceHandle);
+  CUstream_st* own = nullptr;
+  if (const CUresult found = fake::find(stream, own); found != CUDA_SUCCESS) return found;
   std::unique_lock lock(captures().mutex);
   const auto capture = own->capture;
-  if (capture == nullptr) return fake::say(cudaErrorIllegalState);
-  if (capture->origin != own) return fake::say(cudaErrorStreamCaptureUnmatched);
-  if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())
-    return fake::say(cudaErrorStreamCaptureWrongThread);
+  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capture->origin != own) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != std::this_thread::get_id())
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   const bool joined = all_is_joined(*capture, own->front);
   capture->ended = true;
   captures().open.erase(capture);
@@ -196,27 +213,32 @@ FAKE_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* g
   lock.unlock();
   // Events keep the capture in which they were recorded, which shall not keep what its tasks hold.
   std::vector<fake::Node> nodes = std::exchange(capture->nodes, {});
-  if (!capture->valid) return fake::say(cudaErrorStreamCaptureInvalidated);
-  if (!joined) return fake::say(cudaErrorStreamCaptureUnjoined);
-  const cudaError_t fault = fake::fault_at("end of capture", own->device, fake::Moment::call);
-  if (fault != cudaSuccess) return fake::say(fault);
+  if (!capture->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (!joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  const CUresult fault = fake::fault_at("end of capture", own->device, fake::Moment::call);
+  if (fault != CUDA_SUCCESS) return fault;
   *graph = new CUgraph_st{std::move(nodes)};
   count_graph((*graph)->nodes, 1);
-  return cudaSuccess;
+  return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  const cudaError_t fault = fake::fault_at("graph", fake::current_device(), fake::Moment::call);
-  if (fault != cudaSuccess) return fake::say(fault);
-  *exec = new CUgraphExec_st{graph->nodes, {}, 0};
+FAKE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+  int device = -1;
+  if (const CUresult found = fake::require_context(device); found != CUDA_SUCCESS) return found;
+  constexpr unsigned long long kKeeps = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+  if (flags != 0 && flags != kKeeps) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult fault = fake::fault_at("graph", device, fake::Moment::call);
+  if (fault != CUDA_SUCCESS) return fault;
+  *exec = new CUgraphExec_st{graph->nodes, {}, 0, flags == kKeeps};
   count_graph(graph->nodes, 1);
-  return cudaSuccess;
+  return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  CUstream_st* const own = fake::find(stream);
-  if (own == nullptr) return fake::say(cudaErrorInvalidResourceHandle);
-  if (own->capture != nullptr) return fake::say(cudaErrorStreamCaptureUnsupported);
+FAKE_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  CUstream_st* own = nullptr;
+  if (const CUresult found = fake::find(stream, own); found != CUDA_SUCCESS) return found;
+  if (own->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  note_priorities(*exec, *own);
   const auto launch = std::make_shared<Launch>(exec->nodes, ++exec->launches);
   const int first = exec->nodes.empty() ? 0 : exec->nodes.front().lane;
   for (const auto& [lane, nodes] : launch->lanes()) {
@@ -232,22 +254,23 @@ FAKE_EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t strea
       launch->wait();
     };
   });
-  return fake::say(fake::trouble(own->device));
+  return fake::trouble(own->device);
 }
 
-FAKE_EXPORT cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+FAKE_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   count_graph(graph->nodes, -1);
   delete graph;
-  return cudaSuccess;
+  return CUDA_SUCCESS;
 }
 
 /// A launch that goes on is completed all the same.
-FAKE_EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  if (exec == nullptr) return fake::say(cudaErrorInvalidValue);
+FAKE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   count_graph(exec->nodes, -1);
   for (const auto& [lane, queue] : exec->queues) queue->close();
   delete exec;
-  return cudaSuccess;
+  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

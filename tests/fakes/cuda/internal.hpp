@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the fake runtime share.
+// What the files of the fake driver share.
 #pragma once
 
 #include "tests/fakes/cuda/fake_cuda.hpp"
@@ -10,6 +10,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -65,11 +67,13 @@ class Mark {
   std::chrono::steady_clock::time_point time_;
 };
 
-/// A task of a graph, behind others; `lane` is the number of the stream that it was captured from.
+/// A task of a graph, behind others; `lane` is the number of the stream that it was captured from, whose
+/// priority it keeps.
 struct Node {
   Task task;
   std::vector<std::size_t> after;
   int lane = 0;
+  int priority = 0;
   const void* tag = nullptr;
 };
 
@@ -77,7 +81,7 @@ struct Node {
 struct Capture {
   std::vector<Node> nodes;
   CUstream_st* origin = nullptr;
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::thread::id thread;
   bool valid = true;
   bool ended = false;
@@ -95,6 +99,7 @@ std::mutex& captures_mutex();
 struct CUstream_st {
   int device = 0;
   int number = 0;  ///< of the device's streams
+  int priority = 0;
   bool waits_for_default = false;
   std::shared_ptr<fake::Queue> queue;
   std::shared_ptr<fake::Capture> capture;
@@ -111,22 +116,40 @@ struct CUevent_st {
 
 namespace fake {
 
-/// Remembers an error for cudaGetLastError().
-cudaError_t say(cudaError_t error);
+/// The priorities of streams: lower numbers go first.
+constexpr int kLeastPriority = 0;
+constexpr int kGreatestPriority = -5;
 
-/// The stream of a handle, the current device's own for the null stream; null if there is none (any more).
-CUstream_st* find(cudaStream_t stream);
+/// What FAKE_CUDA_DEVICES, FAKE_CUDA_DRIVER and FAKE_CUDA_CAPABILITY say.
+int device_count();
+int driver_version();
+int device_capability();
+
+/// An error before cuInit().
+CUresult require_driver();
+/// An error before cuInit(), and where the calling thread has no current context, whose device it gives.
+CUresult require_context(int& device);
+
+/// The stream of a handle, the current device's own for the null stream; null with an error if there is no
+/// such stream (any more), or no current context.
+CUresult find(CUstream stream, CUstream_st*& own);
 /// Every stream that takes part in a capture is free again. The captures' mutex is held.
 void leave_capture(const std::shared_ptr<Capture>& capture);
 /// Waits until all streams of a device have nothing to do.
 void drain_device(int device);
 /// From now on the device answers everything with an error.
-void lose_device(int device, cudaError_t error);
+void lose_device(int device, CUresult error);
+
+/// What a driver that knows CUDA up to `driver` says of a module for a device of this compute capability.
+/// `image` has at least the header of an ELF file, or a whole text. Pure.
+FAKE_EXPORT CUresult judge_image(std::string_view image, int capability, int driver);
+/// As much of what cuModuleLoadData() is given as judge_image() looks at.
+std::string_view part_to_judge(const void* image);
 
 /// When what fails does so: in the call, or when its device comes to it.
 enum class Moment { call, execution };
 /// The error of FAKE_CUDA_FAULT, where this is the place and the time that it names.
-cudaError_t fault_at(const std::string& place, int device, Moment moment);
+CUresult fault_at(const std::string& place, int device, Moment moment);
 
 /// Memory of a device, or of the host where `device` is kHost, as its process must map it.
 struct Piece {
@@ -140,7 +163,7 @@ struct Piece {
 constexpr int kHost = -2;
 
 /// Tell the processes of devices that run.
-cudaError_t show_to_devices(const Piece& piece);
+CUresult show_to_devices(const Piece& piece);
 void hide_from_devices(const Piece& piece);
 /// Everything that the process of a device must map.
 std::vector<Piece> pieces_of(int device);

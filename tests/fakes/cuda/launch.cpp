@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries of kernels, and launches: the process of the device has the kernels of worker_sdk/nn/gpu
+// Modules of kernels, and launches: the process of the device has the kernels of worker_sdk/nn/gpu
 // by their names.
 #include "tests/fakes/cuda/device/protocol.hpp"
 #include "tests/fakes/cuda/internal.hpp"
 
 #include <cstring>
-#include <map>
 #include <set>
 #include <string>
 
-struct CUlib_st {
+struct CUmod_st {
   int device = 0;
 };
 
-struct CUkern_st {
-  cudaLibrary_t library = nullptr;
+struct CUfunc_st {
+  CUmodule module = nullptr;
   std::string name;
   std::uint32_t number = 0;
   std::uint32_t bytes = 0;
@@ -22,93 +21,112 @@ struct CUkern_st {
 
 namespace {
 
-/// The first word of a fat binary.
-constexpr std::uint32_t kImageMagic = 0xBA55ED50;
-
-struct Libraries {
+struct Modules {
   std::mutex mutex;
-  std::set<cudaLibrary_t> libraries;
-  std::set<cudaKernel_t> kernels;
+  std::set<CUmodule> modules;
+  std::set<CUfunction> functions;
 };
 
-Libraries& libraries() {
-  static Libraries* const all = new Libraries;
+Modules& modules() {
+  static Modules* const all = new Modules;
   return *all;
+}
+
+/// An error unless it is one of the current device. The mutex is held.
+CUresult require_module(CUmodule module) {
+  int device = -1;
+  if (const CUresult found = fake::require_context(device); found != CUDA_SUCCESS) return found;
+  const bool is_there = modules().modules.contains(module) && module->device == device;
+  return is_there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/// Fills in what a launch of this function on the current device is.
+CUresult describe_launch(CUfunction function, int device, void** arguments, fake::Request& request,
+                         std::string& name) {
+  const std::lock_guard lock(modules().mutex);
+  if (!modules().functions.contains(function) || function->module->device != device)
+    return CUDA_ERROR_INVALID_HANDLE;
+  request.kernel = function->number;
+  name = function->name;
+  std::memcpy(request.argument, arguments[0], function->bytes);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
 
 extern "C" {
 
-FAKE_EXPORT cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* image, cudaJitOption*, void**,
-                                            unsigned, cudaLibraryOption*, void**, unsigned) {
-  if (fake::breaks_capture("cudaLibraryLoadData")) return fake::say(cudaErrorStreamCaptureUnsupported);
-  std::uint32_t magic = 0;
-  std::memcpy(&magic, image, sizeof(magic));
-  if (magic != kImageMagic) return fake::say(cudaErrorInvalidKernelImage);
-  const cudaError_t started = fake::start_device(fake::current_device());
-  if (started != cudaSuccess) return fake::say(started);
-  *library = new CUlib_st{fake::current_device()};
-  const std::lock_guard lock(libraries().mutex);
-  libraries().libraries.insert(*library);
-  return cudaSuccess;
+/// The module belongs to the device whose context is current.
+FAKE_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  int device = -1;
+  if (const CUresult found = fake::require_context(device); found != CUDA_SUCCESS) return found;
+  if (fake::breaks_capture("cuModuleLoadData")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult judged =
+      fake::judge_image(fake::part_to_judge(image), fake::device_capability(), fake::driver_version());
+  if (judged != CUDA_SUCCESS) return judged;
+  if (const CUresult started = fake::start_device(device); started != CUDA_SUCCESS) return started;
+  *module = new CUmod_st{device};
+  const std::lock_guard lock(modules().mutex);
+  modules().modules.insert(*module);
+  return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
-  const std::lock_guard lock(libraries().mutex);
-  if (libraries().libraries.erase(library) == 0) return fake::say(cudaErrorInvalidResourceHandle);
-  std::erase_if(libraries().kernels, [library](cudaKernel_t kernel) {
-    const bool own = kernel->library == library;
-    if (own) delete kernel;
+FAKE_EXPORT CUresult cuModuleUnload(CUmodule module) {
+  const std::lock_guard lock(modules().mutex);
+  if (const CUresult found = require_module(module); found != CUDA_SUCCESS) return found;
+  modules().modules.erase(module);
+  std::erase_if(modules().functions, [module](CUfunction function) {
+    const bool own = function->module == module;
+    if (own) delete function;
     return own;
   });
-  delete library;
-  return cudaSuccess;
+  delete module;
+  return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
-  const std::lock_guard lock(libraries().mutex);
-  if (!libraries().libraries.contains(library)) return fake::say(cudaErrorInvalidResourceHandle);
+FAKE_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  const std::lock_guard lock(modules().mutex);
+  if (const CUresult found = require_module(module); found != CUDA_SUCCESS) return found;
   fake::Request request(fake::Order::find_kernel);
-  if (std::strlen(name) >= sizeof(request.name)) return fake::say(cudaErrorSymbolNotFound);
+  if (std::strlen(name) >= sizeof(request.name)) return CUDA_ERROR_NOT_FOUND;
   std::strcpy(request.name, name);
   fake::Answer answer;
-  const cudaError_t found = fake::ask_device(library->device, request, answer);
-  if (found != cudaSuccess) return fake::say(found);
-  *kernel = new CUkern_st{library, name, answer.kernel, answer.bytes};
-  libraries().kernels.insert(*kernel);
-  return cudaSuccess;
+  const CUresult found = fake::ask_device(module->device, request, answer);
+  if (found != CUDA_SUCCESS) return found;
+  *function = new CUfunc_st{module, name, answer.kernel, answer.bytes};
+  modules().functions.insert(*function);
+  return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
-                                         std::size_t, cudaStream_t stream) {
+/// Grids and blocks of one dimension alone, as the product has them.
+FAKE_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned,
+                                    CUstream stream, void** arguments, void** extra) {
+  CUstream_st* own = nullptr;
+  if (const CUresult found = fake::find(stream, own); found != CUDA_SUCCESS) return found;
   const int device = fake::current_device();
-  if (fake::device_of(stream) != device) return fake::say(cudaErrorInvalidResourceHandle);
-  if (fake::trouble(device) != cudaSuccess) return fake::say(fake::trouble(device));
-  if (grid.x == 0 || grid.y != 1 || grid.z != 1 || block.x == 0 || block.y != 1 || block.z != 1)
-    return fake::say(cudaErrorInvalidConfiguration);
+  if (own->device != device) return CUDA_ERROR_INVALID_HANDLE;
+  if (fake::trouble(device) != CUDA_SUCCESS) return fake::trouble(device);
+  if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_y != 1 || block_z != 1 ||
+      extra != nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   fake::Request request(fake::Order::launch);
   std::string name;
-  {
-    const std::lock_guard lock(libraries().mutex);
-    auto* const kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
-    if (!libraries().kernels.contains(kernel)) return fake::say(cudaErrorInvalidDeviceFunction);
-    request.kernel = kernel->number;
-    name = kernel->name;
-    std::memcpy(request.argument, arguments[0], kernel->bytes);
-  }
-  request.blocks = grid.x;
-  request.threads = block.x;
-  if (const cudaError_t fault = fake::fault_at(name, device, fake::Moment::call); fault != cudaSuccess)
-    return fake::say(fault);
+  const CUresult described = describe_launch(function, device, arguments, request, name);
+  if (described != CUDA_SUCCESS) return described;
+  request.blocks = grid_x;
+  request.threads = block_x;
+  const CUresult fault = fake::fault_at(name, device, fake::Moment::call);
+  if (fault != CUDA_SUCCESS) return fault;
   fake::enqueue(stream, [device, request, name] {
     return [device, request, name] {
-      const cudaError_t fault = fake::fault_at(name, device, fake::Moment::execution);
-      if (fault != cudaSuccess) fake::lose_device(device, fault);
+      const CUresult late = fake::fault_at(name, device, fake::Moment::execution);
+      if (late != CUDA_SUCCESS) fake::lose_device(device, late);
       (void)fake::ask_device(device, request);
     };
   });
-  return cudaSuccess;
+  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

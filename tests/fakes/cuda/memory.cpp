@@ -68,25 +68,26 @@ bool make_piece(fake::Piece& piece) {
   return true;
 }
 
-cudaError_t take(void** memory, std::size_t bytes, int device) {
-  *memory = nullptr;
-  if (fake::trouble(device) != cudaSuccess) return fake::trouble(device);
+CUresult take(void*& memory, std::size_t bytes, int device) {
+  memory = nullptr;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (fake::trouble(device) != CUDA_SUCCESS) return fake::trouble(device);
   fake::Piece piece;
   piece.device = device;
-  piece.bytes = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  piece.bytes = (bytes + kPage - 1) / kPage * kPage;
   {
     const std::lock_guard lock(heap().mutex);
     if (device != fake::kHost && heap().taken[device] + piece.bytes > bytes_of_a_device())
-      return cudaErrorMemoryAllocation;
+      return CUDA_ERROR_OUT_OF_MEMORY;
     if (!make_piece(piece)) {
       if (piece.fd >= 0) close(piece.fd);
-      return cudaErrorMemoryAllocation;
+      return CUDA_ERROR_OUT_OF_MEMORY;
     }
     heap().pieces[piece.place] = piece;
     heap().taken[device] += piece.bytes;
   }
   std::memset(piece.view, 0xff, std::min(piece.bytes, kFilled));
-  *memory = piece.place;
+  memory = piece.place;
   return fake::show_to_devices(piece);
 }
 
@@ -121,11 +122,12 @@ bool is_pageable(const void* memory) {
   return piece_at(memory).device == -1;
 }
 
-bool sides_are_right(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  return kind == cudaMemcpyDefault || (fake::is_device_memory(to, bytes) == to_device &&
-                                       fake::is_device_memory(from, bytes) == from_device);
+/// Which sides of a copy are memory of a device.
+enum class Way { to_device, to_host, on_device };
+
+bool sides_are_right(const void* to, const void* from, std::size_t bytes, Way way) {
+  return fake::is_device_memory(to, bytes) == (way != Way::to_host) &&
+         fake::is_device_memory(from, bytes) == (way != Way::to_device);
 }
 
 /// Whole pages become zeros by being given back: a workspace that nobody uses takes no memory.
@@ -142,10 +144,35 @@ void fill(std::byte* view, int value, std::size_t bytes) {
   std::memset(reinterpret_cast<void*>(end), 0, reinterpret_cast<std::uintptr_t>(view) + bytes - end);
 }
 
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  (void)cudaStreamIsCapturing(stream, &status);
-  return status != cudaStreamCaptureStatusNone;
+bool is_capturing(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  (void)cuStreamIsCapturing(stream, &status);
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/// Pageable memory is read before the call returns, and written before it does: as the real one goes, through
+/// a buffer of its own. Pinned memory is read and written when the stream comes to it.
+CUresult copy(void* to, const void* from, std::size_t bytes, Way way, CUstream stream) {
+  CUstream_st* own = nullptr;
+  if (const CUresult found = fake::find(stream, own); found != CUDA_SUCCESS) return found;
+  if (!sides_are_right(to, from, bytes, way)) return CUDA_ERROR_INVALID_VALUE;
+  const int device = own->device;
+  if (fake::trouble(device) != CUDA_SUCCESS) return fake::trouble(device);
+  if (bytes == 0) return CUDA_SUCCESS;
+  const bool captured = is_capturing(stream);
+  if (is_pageable(from) && !captured) {
+    const auto* const start = static_cast<const std::byte*>(from);
+    auto bytes_now = std::make_shared<std::vector<std::byte>>(start, start + bytes);
+    fake::enqueue(stream, [to, bytes_now] {
+      return [to, bytes_now] { std::memcpy(fake::view(to), bytes_now->data(), bytes_now->size()); };
+    });
+    return CUDA_SUCCESS;
+  }
+  fake::enqueue(stream, [to, from, bytes] {
+    return [to, from, bytes] { std::memcpy(fake::view(to), fake::view(from), bytes); };
+  });
+  if (is_pageable(to) && !captured) own->queue->drain();
+  return fake::trouble(device);
 }
 
 }  // namespace
@@ -185,107 +212,120 @@ void* fake_cuda_host_view(const void* device_pointer) {
   return fake::view(device_pointer);
 }
 
-FAKE_EXPORT cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  if (fake::breaks_capture("cudaMalloc")) return fake::say(cudaErrorStreamCaptureUnsupported);
-  return fake::say(take(memory, bytes, fake::current_device()));
+FAKE_EXPORT CUresult cuMemAlloc(CUdeviceptr* memory, std::size_t bytes) {
+  int device = -1;
+  if (const CUresult found = fake::require_context(device); found != CUDA_SUCCESS) return found;
+  if (fake::breaks_capture("cuMemAlloc")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  void* taken = nullptr;
+  const CUresult result = take(taken, bytes, device);
+  *memory = fake::number_of(taken);
+  return result;
 }
 
-FAKE_EXPORT cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  (void)fake::current_device();
+FAKE_EXPORT CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {
+  int device = -1;
+  if (const CUresult found = fake::require_context(device); found != CUDA_SUCCESS) return found;
   constexpr std::size_t kBytes = std::size_t{16} << 30;
   *free = kBytes / 2;
   *total = kBytes;
-  return cudaSuccess;
+  return CUDA_SUCCESS;
 }
 
 /// Waits for everything on the device, as the real one does.
-FAKE_EXPORT cudaError_t cudaFree(void* memory) {
-  if (memory == nullptr) return cudaSuccess;
-  (void)fake::current_device();
-  if (fake::breaks_capture("cudaFree")) return fake::say(cudaErrorStreamCaptureUnsupported);
+FAKE_EXPORT CUresult cuMemFree(CUdeviceptr number) {
+  int current = -1;
+  if (const CUresult found = fake::require_context(current); found != CUDA_SUCCESS) return found;
+  if (number == 0) return CUDA_SUCCESS;
+  if (fake::breaks_capture("cuMemFree")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  void* const memory = fake::address_of(number);
   const int device = fake::device_of(memory);
-  if (device < 0) return fake::say(cudaErrorInvalidValue);
+  if (device < 0) return CUDA_ERROR_INVALID_VALUE;
   fake::drain_device(device);
-  return fake::say(give_back(memory, false) ? fake::trouble(device) : cudaErrorInvalidValue);
+  return give_back(memory, false) ? fake::trouble(device) : CUDA_ERROR_INVALID_VALUE;
 }
 
-FAKE_EXPORT cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream) {
-  if (is_capturing(stream)) return fake::say(cudaErrorNotSupported);
-  const int device = fake::device_of(stream);
-  if (device < 0) return fake::say(cudaErrorInvalidResourceHandle);
-  return fake::say(take(memory, bytes, device));
+FAKE_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* memory, std::size_t bytes, CUstream stream) {
+  CUstream_st* own = nullptr;
+  if (const CUresult found = fake::find(stream, own); found != CUDA_SUCCESS) return found;
+  if (is_capturing(stream)) return CUDA_ERROR_NOT_SUPPORTED;
+  void* taken = nullptr;
+  const CUresult result = take(taken, bytes, own->device);
+  *memory = fake::number_of(taken);
+  return result;
 }
 
-FAKE_EXPORT cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
-  if (fake::device_of(stream) < 0) return fake::say(cudaErrorInvalidResourceHandle);
-  fake::enqueue(stream, [memory] { return [memory] { (void)give_back(memory, false); }; });
-  return cudaSuccess;
+FAKE_EXPORT CUresult cuMemFreeAsync(CUdeviceptr number, CUstream stream) {
+  CUstream_st* own = nullptr;
+  if (const CUresult found = fake::find(stream, own); found != CUDA_SUCCESS) return found;
+  fake::enqueue(stream, [number] { return [number] { (void)give_back(fake::address_of(number), false); }; });
+  return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
-  if (fake::breaks_capture("cudaMallocHost")) return fake::say(cudaErrorStreamCaptureUnsupported);
-  return fake::say(take(memory, bytes, fake::kHost));
+FAKE_EXPORT CUresult cuMemAllocHost(void** memory, std::size_t bytes) {
+  int device = -1;
+  if (const CUresult found = fake::require_context(device); found != CUDA_SUCCESS) return found;
+  if (fake::breaks_capture("cuMemAllocHost")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return take(*memory, bytes, fake::kHost);
 }
 
-FAKE_EXPORT cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
-  return cudaMallocHost(memory, bytes);
+FAKE_EXPORT CUresult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  return cuMemAllocHost(memory, bytes);
 }
 
-FAKE_EXPORT cudaError_t cudaFreeHost(void* memory) {
-  if (fake::breaks_capture("cudaFreeHost")) return fake::say(cudaErrorStreamCaptureUnsupported);
-  return fake::say(memory == nullptr || give_back(memory, true) ? cudaSuccess : cudaErrorInvalidValue);
+FAKE_EXPORT CUresult cuMemFreeHost(void* memory) {
+  if (const CUresult started = fake::require_driver(); started != CUDA_SUCCESS) return started;
+  if (fake::breaks_capture("cuMemFreeHost")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return memory == nullptr || give_back(memory, true) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// Pageable memory is read before the call returns, and written before it does: as the real one goes, through
-/// a buffer of its own. Pinned memory is read and written when the stream comes to it.
-FAKE_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                                        cudaStream_t stream) {
-  const int device = fake::device_of(stream);
-  if (device < 0) return fake::say(cudaErrorInvalidResourceHandle);
-  if (!sides_are_right(to, from, bytes, kind)) return fake::say(cudaErrorInvalidValue);
-  if (fake::trouble(device) != cudaSuccess) return fake::say(fake::trouble(device));
-  if (bytes == 0) return cudaSuccess;
-  const bool captured = is_capturing(stream);
-  if (is_pageable(from) && !captured) {
-    const auto* const start = static_cast<const std::byte*>(from);
-    auto copy = std::make_shared<std::vector<std::byte>>(start, start + bytes);
-    fake::enqueue(stream, [to, copy] {
-      return [to, copy] { std::memcpy(fake::view(to), copy->data(), copy->size()); };
-    });
-    return cudaSuccess;
-  }
-  fake::enqueue(stream, [to, from, bytes] {
-    return [to, from, bytes] { std::memcpy(fake::view(to), fake::view(from), bytes); };
-  });
-  if (is_pageable(to) && !captured) fake::find(stream)->queue->drain();
-  return fake::say(fake::trouble(device));
+FAKE_EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
+  return copy(fake::address_of(to), from, bytes, Way::to_device, stream);
 }
 
-FAKE_EXPORT cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  if (fake::breaks_capture("cudaMemcpy")) return fake::say(cudaErrorStreamCaptureUnsupported);
-  const cudaError_t result = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
-  return result == cudaSuccess ? cudaStreamSynchronize(nullptr) : result;
+FAKE_EXPORT CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  return copy(to, fake::address_of(from), bytes, Way::to_host, stream);
 }
 
-FAKE_EXPORT cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
-  const int device = fake::device_of(stream);
-  if (device < 0) return fake::say(cudaErrorInvalidResourceHandle);
-  if (!fake::is_device_memory(memory, bytes)) return fake::say(cudaErrorInvalidValue);
+FAKE_EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  return copy(fake::address_of(to), fake::address_of(from), bytes, Way::on_device, stream);
+}
+
+FAKE_EXPORT CUresult cuMemsetD8Async(CUdeviceptr number, unsigned char value, std::size_t bytes,
+                                     CUstream stream) {
+  CUstream_st* own = nullptr;
+  if (const CUresult found = fake::find(stream, own); found != CUDA_SUCCESS) return found;
+  const void* const memory = fake::address_of(number);
+  if (!fake::is_device_memory(memory, bytes)) return CUDA_ERROR_INVALID_VALUE;
   fake::enqueue(stream, [memory, value, bytes] {
     return [memory, value, bytes] { fill(fake::view(memory), value, bytes); };
   });
-  return fake::say(fake::trouble(device));
+  return fake::trouble(own->device);
 }
 
-FAKE_EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
-  *attributes = {};
-  (void)fake::current_device();
-  const int device = piece_at(memory).device;
-  attributes->type = device == -1            ? cudaMemoryTypeUnregistered
-                     : device == fake::kHost ? cudaMemoryTypeHost
-                                             : cudaMemoryTypeDevice;
-  attributes->device = std::max(device, 0);
-  return cudaSuccess;
+/// Addresses mean the same in all contexts, so that none has to be current. Of memory that is not of CUDA the
+/// answers are zeros.
+FAKE_EXPORT CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
+                                            CUdeviceptr number) {
+  if (const CUresult started = fake::require_driver(); started != CUDA_SUCCESS) return started;
+  const int device = piece_at(fake::address_of(number)).device;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: {
+        const unsigned type = device == -1            ? 0U
+                              : device == fake::kHost ? unsigned{CU_MEMORYTYPE_HOST}
+                                                      : unsigned{CU_MEMORYTYPE_DEVICE};
+        std::memcpy(data[i], &type, sizeof(type));
+        break;
+      }
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        // One byte: programs may give a bool.
+        *static_cast<bool*>(data[i]) = false;
+        break;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

@@ -24,7 +24,7 @@ struct Device {
   std::mutex mutex;
   int socket = -1;
   pid_t pid = -1;
-  std::atomic<cudaError_t> error{cudaSuccess};
+  std::atomic<CUresult> error{CUDA_SUCCESS};
 };
 
 Device& device_at(int device) {
@@ -80,29 +80,29 @@ bool send_request(int socket, const Request& request, int fd) {
 }
 
 /// The device's mutex is held. A process that ends has touched memory that is not its own.
-cudaError_t exchange(Device& device, const Request& request, int fd, Answer& answer) {
-  if (device.error != cudaSuccess) return device.error;
+CUresult exchange(Device& device, const Request& request, int fd, Answer& answer) {
+  if (device.error != CUDA_SUCCESS) return device.error;
   if (!send_request(device.socket, request, fd) ||
       recv(device.socket, &answer, sizeof(answer), 0) != static_cast<ssize_t>(sizeof(answer))) {
-    device.error = cudaErrorIllegalAddress;
+    device.error = CUDA_ERROR_ILLEGAL_ADDRESS;
     return device.error;
   }
   switch (answer.outcome) {
     case Outcome::done:
-      return cudaSuccess;
+      return CUDA_SUCCESS;
     case Outcome::unknown_kernel:
-      return cudaErrorSymbolNotFound;
+      return CUDA_ERROR_NOT_FOUND;
     case Outcome::bad_launch:
-      return cudaErrorInvalidConfiguration;
+      return CUDA_ERROR_INVALID_VALUE;
     case Outcome::no_place:
       break;
   }
   std::fputs("the fake of a device cannot map memory where the program has it\n", stderr);
-  device.error = cudaErrorUnknown;
+  device.error = CUDA_ERROR_UNKNOWN;
   return device.error;
 }
 
-cudaError_t show(Device& device, const Piece& piece) {
+CUresult show(Device& device, const Piece& piece) {
   Request request(Order::map);
   request.place = reinterpret_cast<std::uintptr_t>(piece.place);
   request.bytes = piece.bytes;
@@ -122,40 +122,40 @@ void each_running(int device, const Body& body) {
 
 }  // namespace
 
-cudaError_t trouble(int device) {
-  return device < 0 ? cudaSuccess : device_at(device).error.load();
+CUresult trouble(int device) {
+  return device < 0 ? CUDA_SUCCESS : device_at(device).error.load();
 }
 
-void lose_device(int device, cudaError_t error) {
+void lose_device(int device, CUresult error) {
   device_at(device).error = error;
 }
 
-cudaError_t fault_at(const std::string& place, int device, Moment moment) {
+CUresult fault_at(const std::string& place, int device, Moment moment) {
   static std::mutex mutex;
   static std::string counted;  // the fault whose places `calls` counts
   static int calls = 0;
   const char* const text = std::getenv("FAKE_CUDA_FAULT");
-  if (text == nullptr) return cudaSuccess;
+  if (text == nullptr) return CUDA_SUCCESS;
   int error = 0;
   char name[64];
   int number = 0;
   int on_device = 0;
   if (std::sscanf(text, "%d@%63[^#]#%d:%d", &error, name, &number, &on_device) != 4) std::abort();
-  const bool at_call = error == cudaErrorMemoryAllocation;
-  if (place != name || device != on_device || at_call != (moment == Moment::call)) return cudaSuccess;
+  const bool at_call = error == CUDA_ERROR_OUT_OF_MEMORY;
+  if (place != name || device != on_device || at_call != (moment == Moment::call)) return CUDA_SUCCESS;
   const std::lock_guard lock(mutex);
   if (counted != text) calls = 0;
   counted = text;
-  return ++calls == number ? static_cast<cudaError_t>(error) : cudaSuccess;
+  return ++calls == number ? static_cast<CUresult>(error) : CUDA_SUCCESS;
 }
 
-cudaError_t start_device(int number) {
+CUresult start_device(int number) {
   Device& device = device_at(number);
   const std::lock_guard lock(device.mutex);
-  if (device.socket >= 0 || device.error != cudaSuccess) return device.error;
-  if (!spawn(device)) return device.error = cudaErrorUnknown;
+  if (device.socket >= 0 || device.error != CUDA_SUCCESS) return device.error;
+  if (!spawn(device)) return device.error = CUDA_ERROR_UNKNOWN;
   for (const Piece& piece : pieces_of(number))
-    if (show(device, piece) != cudaSuccess) break;
+    if (show(device, piece) != CUDA_SUCCESS) break;
   return device.error;
 }
 
@@ -165,8 +165,8 @@ int process_of(int number) {
   return device.pid;
 }
 
-cudaError_t show_to_devices(const Piece& piece) {
-  cudaError_t result = cudaSuccess;
+CUresult show_to_devices(const Piece& piece) {
+  CUresult result = CUDA_SUCCESS;
   each_running(piece.device, [&](Device& device) { result = show(device, piece); });
   return result;
 }
@@ -181,18 +181,18 @@ void hide_from_devices(const Piece& piece) {
   });
 }
 
-cudaError_t ask_device(int number, const Request& request) {
+CUresult ask_device(int number, const Request& request) {
   Answer answer;
   return ask_device(number, request, answer);
 }
 
-cudaError_t ask_device(int number, const Request& request, Answer& answer) {
+CUresult ask_device(int number, const Request& request, Answer& answer) {
   Device& device = device_at(number);
   const std::lock_guard lock(device.mutex);
-  if (device.socket < 0) return cudaErrorInitializationError;
-  const cudaError_t result = exchange(device, request, -1, answer);
+  if (device.socket < 0) return CUDA_ERROR_NOT_INITIALIZED;
+  const CUresult result = exchange(device, request, -1, answer);
   // What was refused on a queue cannot be told to the call that put it there.
-  if (result != cudaSuccess && request.order != Order::find_kernel) device.error = result;
+  if (result != CUDA_SUCCESS && request.order != Order::find_kernel) device.error = result;
   return result;
 }
 

@@ -77,7 +77,7 @@ Convolution shape_of(const Descriptor& operation) {
   result.stride = number(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
   result.padding = number(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
   result.images = extent(*parts.x, 0);
-  result.bf16 = is_bf16(*parts.x) ? 1 : 0;
+  result.element = element_of(*parts.x);
   switch (operation.type) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
       result.result = Convolution::Result::output;
@@ -106,8 +106,8 @@ Product product_of(const ProductParts& parts) {
   result.a = matrix_of(*parts.a);
   result.b = matrix_of(*parts.b);
   result.c = matrix_of(*parts.c);
-  result.bf16 = is_bf16(*parts.a) ? 1 : 0;
-  result.bf16_result = is_bf16(*parts.c) ? 1 : 0;
+  result.element = element_of(*parts.a);
+  result.result_element = element_of(*parts.c);
   return result;
 }
 
@@ -115,7 +115,7 @@ Product product_of(const ProductParts& parts) {
 Tensor tensor_of(const Descriptor& tensor) {
   std::int64_t last = 0;
   for (std::size_t i = 0; i < rank(tensor); ++i) last += (extent(tensor, i) - 1) * stride(tensor, i);
-  const std::size_t bytes = static_cast<std::size_t>(last + 1) * (is_bf16(tensor) ? 2 : 4);
+  const std::size_t bytes = static_cast<std::size_t>(last + 1) * (element_of(tensor) == Element::f32 ? 4 : 2);
   return {*tensor.get<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID),
           *tensor.get<std::int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT), bytes};
 }
@@ -150,7 +150,7 @@ void* memory_of(const Tensor& tensor, const Descriptor& pack) {
 
 template <typename Shape>
 void use_engine(Shape& shape, const Engine& engine, void* workspace) {
-  shape.factor = engine.factor * (shape.bf16 != 0 ? 1 : engine.factor_f32);
+  shape.factor = engine.factor * (shape.element == Element::f32 ? engine.factor_f32 : 1);
   shape.workspace = workspace;
   shape.workspace_bytes = static_cast<std::uint64_t>(engine.workspace);
 }
@@ -172,7 +172,7 @@ Request request_of(const Product& shape, const Engine& engine, const std::array<
   request.product = shape;
   use_engine(request.product, engine, workspace);
   // On an H100 an engine of cuDNN 9.19 for products has no note of the tensor cores on which it multiplies.
-  if (shape.bf16 == 0 && engine.factor_f32 == 1) request.product.factor *= kTf32;
+  if (shape.element == Element::f32 && engine.factor_f32 == 1) request.product.factor *= kTf32;
   request.product.a.data = places[0];
   request.product.b.data = places[1];
   request.product.c.data = places[2];
@@ -191,6 +191,11 @@ FAKE_EXPORT std::size_t cudnnGetVersion() {
   return text == nullptr ? 91900 : static_cast<std::size_t>(std::atoll(text));
 }
 
+FAKE_EXPORT std::size_t cudnnGetCudartVersion() {
+  const char* const text = std::getenv("FAKE_CUDNN_CUDART");
+  return text == nullptr ? 13000 : static_cast<std::size_t>(std::atoll(text));
+}
+
 FAKE_EXPORT const char* cudnnGetErrorString(cudnnStatus_t status) {
   return status == CUDNN_STATUS_SUCCESS ? "CUDNN_STATUS_SUCCESS" : "an error of the fake cuDNN";
 }
@@ -200,8 +205,12 @@ FAKE_EXPORT void cudnnGetLastErrorString(char* text, std::size_t bytes) {
 }
 
 FAKE_EXPORT cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  int driver = 0;
+  (void)cuDriverGetVersion(&driver);
   const int device = fake::current_device();
-  if (fake::start_device(device) != cudaSuccess) return CUDNN_STATUS_INTERNAL_ERROR;
+  if (device < 0 || static_cast<int>(cudnnGetCudartVersion()) / 1000 > driver / 1000)
+    return CUDNN_STATUS_NOT_INITIALIZED;
+  if (fake::start_device(device) != CUDA_SUCCESS) return CUDNN_STATUS_INTERNAL_ERROR;
   *handle = new cudnnContext{device, nullptr};
   return CUDNN_STATUS_SUCCESS;
 }
@@ -282,7 +291,8 @@ FAKE_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackend
   const auto* const own = as_ours(plan);
   const auto* const memory = as_ours(pack);
   if (!own->finalized || !memory->finalized) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
-  if (fake::cudnn::refuses(own->engine)) return CUDNN_STATUS_EXECUTION_FAILED;
+  if (fake::cudnn::refuses(own->engine) || fake::current_device() != handle->device)
+    return CUDNN_STATUS_EXECUTION_FAILED;
   const fake::cudnn::Engine& engine = fake::cudnn::engines()[own->engine];
   const std::array<void*, 3> places = {fake::cudnn::memory_of(own->tensors[0], *memory),
                                        fake::cudnn::memory_of(own->tensors[1], *memory),

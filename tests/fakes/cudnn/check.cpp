@@ -35,7 +35,8 @@ cudnnStatus_t check_tensor(const Descriptor& tensor) {
                 CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_ATTR_TENSOR_STRIDES}))
     return CUDNN_STATUS_BAD_PARAM;
   const auto type = *tensor.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
-  if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
+  if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16 && type != CUDNN_DATA_HALF)
+    return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
   if (tensor.values.at(CUDNN_ATTR_TENSOR_STRIDES).count != static_cast<std::int64_t>(rank(tensor)))
     return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
   for (std::size_t i = 0; i < rank(tensor); ++i)
@@ -135,7 +136,8 @@ cudnnStatus_t check_product(const Descriptor& operation) {
   if (extent(*parts.a, 1) != extent(*parts.c, 1) || extent(*parts.b, 2) != extent(*parts.c, 2) ||
       extent(*parts.a, 2) != extent(*parts.b, 1))
     return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
-  if (is_bf16(*parts.a) != is_bf16(*parts.b) || (is_bf16(*parts.c) && !is_bf16(*parts.a)))
+  if (element_of(*parts.a) != element_of(*parts.b) ||
+      (element_of(*parts.c) != Element::f32 && element_of(*parts.c) != element_of(*parts.a)))
     return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -144,7 +146,7 @@ cudnnStatus_t check_product(const Descriptor& operation) {
 bool multiplies(const Descriptor& operation) {
   const ProductParts parts = product_parts_of(operation);
   for (const Descriptor* tensor : {parts.a, parts.b, parts.c}) {
-    const std::int64_t pack = is_bf16(*tensor) ? 8 : 4;
+    const std::int64_t pack = element_of(*tensor) == Element::f32 ? 4 : 8;
     const std::size_t side = stride(*tensor, 2) == 1 ? 1 : 2;
     if (stride(*tensor, side) % pack != 0 || extent(*tensor, 3 - side) % pack != 0) return false;
     if (extent(*tensor, 0) > 1 && stride(*tensor, 0) % pack != 0) return false;
@@ -207,8 +209,15 @@ std::size_t rank(const Descriptor& tensor) {
   return static_cast<std::size_t>(tensor.values.at(CUDNN_ATTR_TENSOR_DIMENSIONS).count);
 }
 
-bool is_bf16(const Descriptor& tensor) {
-  return *tensor.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16;
+Element element_of(const Descriptor& tensor) {
+  switch (*tensor.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)) {
+    case CUDNN_DATA_BFLOAT16:
+      return Element::bf16;
+    case CUDNN_DATA_HALF:
+      return Element::f16;
+    default:
+      return Element::f32;
+  }
 }
 
 ProductParts product_parts_of(const Descriptor& operation) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cuDNN of convolutions and products of matrices alone, without a GPU, for tests: libcudnn.so.9 as far as
 // descriptors of the backend go (compiled against the real header). Both are computed by definition, in the
-// process of the device (tests/fakes/cuda). FAKE_CUDNN_VERSION is what it says of itself (91900);
+// process of the device (tests/fakes/cuda). FAKE_CUDNN_VERSION is what it says of itself (91900), and
+// FAKE_CUDNN_CUDART the CUDA that it was made for (13000), which the driver must know by its major number;
 // FAKE_CUDNN_PLANS tells what the heuristics give: "none", "fallback" (nothing in mode A), "broken" (mode A
 // does not finalize, either), "refuse" (of mode A only the last one can be executed), "refuse all", or unset,
 // the list of engines().
@@ -81,7 +82,7 @@ cudnnStatus_t check(const Descriptor& descriptor);
 std::int64_t extent(const Descriptor& tensor, std::size_t place);
 std::int64_t stride(const Descriptor& tensor, std::size_t place);
 std::size_t rank(const Descriptor& tensor);
-bool is_bf16(const Descriptor& tensor);
+Element element_of(const Descriptor& tensor);
 
 /// The three tensors and the convolution of an operation, whatever its direction.
 struct Operation {
@@ -106,5 +107,5 @@ ProductParts product_parts_of(const Descriptor& operation);
 
 struct cudnnContext {
   int device = 0;
-  cudaStream_t stream = nullptr;
+  CUstream stream = nullptr;
 };

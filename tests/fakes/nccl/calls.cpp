@@ -104,7 +104,8 @@ ncclResult_t end_group() {
 ncclResult_t submit(ncclComm_t comm, const Operation& operation, const char* function) {
   if (!is_alive(comm, function)) return ncclInvalidArgument;
   if (!claim(*comm, function)) return ncclInvalidUsage;
-  ncclResult_t result = check_state(*comm, function);
+  // The real one would use a context that the program has not chosen, and may not want.
+  ncclResult_t result = current_device() < 0 ? ncclUnhandledCudaError : check_state(*comm, function);
   if (result == ncclSuccess) result = check_arguments(*comm, operation, function);
   if (result == ncclSuccess)
     open_group.operations.push_back({comm, operation});
@@ -120,11 +121,11 @@ ncclResult_t submit(ncclComm_t comm, const Operation& operation, const char* fun
 }
 
 ncclResult_t collective(Kind kind, const void* in, void* out, std::size_t count, ncclDataType_t type, int op,
-                        int root, ncclComm_t comm, cudaStream_t stream, const char* function) {
+                        int root, ncclComm_t comm, CUstream stream, const char* function) {
   Operation operation;
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  (void)cudaStreamIsCapturing(stream, &status);
-  operation.call = {kind, type, op, root, count, status != cudaStreamCaptureStatusNone ? 1 : 0};
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  (void)cuStreamIsCapturing(stream, &status);
+  operation.call = {kind, type, op, root, count, status != CU_STREAM_CAPTURE_STATUS_NONE ? 1 : 0};
   operation.in = static_cast<const std::byte*>(in);
   operation.out = static_cast<std::byte*>(out);
   operation.stream = stream;
@@ -132,7 +133,7 @@ ncclResult_t collective(Kind kind, const void* in, void* out, std::size_t count,
 }
 
 ncclResult_t message(bool sends, const void* in, void* out, std::size_t count, ncclDataType_t type, int peer,
-                     ncclComm_t comm, cudaStream_t stream, const char* function) {
+                     ncclComm_t comm, CUstream stream, const char* function) {
   Operation operation;
   operation.is_message = true;
   operation.sends = sends;
@@ -150,7 +151,7 @@ constexpr auto kHangs = std::chrono::seconds(10);
 /// One task of a communicator on a stream: operations keep the order in which they were launched, whatever
 /// streams they are on.
 template <typename Run>
-void put_on_stream(ncclComm_t comm, cudaStream_t stream, Run run) {
+void put_on_stream(ncclComm_t comm, CUstream stream, Run run) {
   enqueue(stream, [comm, run, graphs = comm->graphs] {
     const bool is_late = comm->revoked.load();
     if (is_late) violate(rules::kRevoked, "the launch of a graph with its calls");
@@ -160,7 +161,7 @@ void put_on_stream(ncclComm_t comm, cudaStream_t stream, Run run) {
     return [comm, run, turn, number, until = std::chrono::steady_clock::now() + kHangs, is_late] {
       if (is_late)
         (void)comm->wait([until] { return std::chrono::steady_clock::now() >= until; });
-      else if (trouble(comm->device) == cudaSuccess && comm->wait([&] { return comm->turn.load() == turn; }))
+      else if (trouble(comm->device) == CUDA_SUCCESS && comm->wait([&] { return comm->turn.load() == turn; }))
         (void)run(number);
       comm->turn.store(turn + 1);
       comm->tasks.fetch_sub(1);

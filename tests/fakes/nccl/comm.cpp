@@ -143,8 +143,7 @@ FAKE_EXPORT const char* ncclGetLastError(ncclComm_t) {
 }
 
 FAKE_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess) return ncclUnhandledCudaError;
+  if (cuInit(0) != CUDA_SUCCESS) return ncclUnhandledCudaError;
   std::memset(id, 0, sizeof(*id));
   unsigned char bytes[8];
   const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
@@ -162,10 +161,12 @@ FAKE_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclU
     return ncclInvalidArgument;
   }
   if (size < 1 || size > fake::kMaxRanks || rank < 0 || rank >= size) return ncclInvalidArgument;
+  const int device = fake::current_device();
+  if (device < 0) return ncclUnhandledCudaError;
   auto* const comm = new ncclComm;
   comm->rank = rank;
   comm->size = size;
-  comm->device = fake::current_device();
+  comm->device = device;
   comm->blocking = config == nullptr || config->blocking != 0;
   comm->segment = std::make_unique<fake::Segment>("comm-" + std::string(id.internal, 16));
   fake::add(comm);
@@ -238,11 +239,14 @@ FAKE_EXPORT ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
 #endif
 
 FAKE_EXPORT ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes) {
-  return cudaMalloc(memory, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  CUdeviceptr taken = 0;
+  if (cuMemAlloc(&taken, std::max<std::size_t>(bytes, 1)) != CUDA_SUCCESS) return ncclUnhandledCudaError;
+  *memory = fake::address_of(taken);
+  return ncclSuccess;
 }
 
 FAKE_EXPORT ncclResult_t ncclMemFree(void* memory) {
-  return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
+  return cuMemFree(fake::number_of(memory)) == CUDA_SUCCESS ? ncclSuccess : ncclInvalidArgument;
 }
 
 #ifndef FAKE_OLD_NCCL

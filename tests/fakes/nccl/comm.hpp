@@ -26,7 +26,7 @@ struct Operation {
   Descriptor call{};
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  cudaStream_t stream = nullptr;
+  CUstream stream = nullptr;
 };
 
 std::size_t size_of(ncclDataType_t type);

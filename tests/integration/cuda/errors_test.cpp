@@ -47,16 +47,18 @@ TEST_CASE("a device is refused for one reason, which says what to do") {
   const std::string here = MUSTER_FAKE_DIR;
   const Row row = GENERATE_COPY(values<Row>({
       {"FAKE_CUDA_DEVICES", "1", "Fake of a GPU"},
-      {"FAKE_CUDA_DEVICES", "nodriver", "no driver of NVIDIA is installed; install one for CUDA 13."},
-      {"FAKE_CUDA_DEVICES", "0", "the driver shows no GPU; look at nvidia-smi"},
+      {"FAKE_CUDA_DEVICES", "mismatch", "libcuda.so.1 is of another version"},
+      {"FAKE_CUDA_DEVICES", "0", "look at `nvidia-smi` and CUDA_VISIBLE_DEVICES"},
       {"FAKE_CUDA_DEVICES", "1", "device 1 is wanted and this process sees 1 GPU; start fewer ranks", 1},
-      {"FAKE_CUDA_DRIVER", "12080", "the driver is for CUDA 12.8 and the runtime is 13."},
+      {"FAKE_CUDA_DRIVER", "12010", "the driver is for CUDA 12.1, and 12.2 is the oldest"},
+      {"FAKE_CUDA_DRIVER", "12080", "is made for CUDA 13.0, and the driver is for CUDA 12.8; install cuDNN"},
       {"FAKE_CUDA_CAPABILITY", "70", "has compute capability 7.0 and 7.5 is the oldest"},
-      {"FAKE_CUDA_RUNTIME", "12080", "the runtime of CUDA that was loaded is of version 12, and Muster was"},
       {"FAKE_CUDNN_VERSION", "100000", "cuDNN that was loaded is of version 10, and Muster was built for 9"},
       {"MUSTER_CUDNN_LIBRARY", muster::test::absent() + "/libcudnn.so",
        "MUSTER_CUDNN_LIBRARY names '" + muster::test::absent()},
-      {"MUSTER_CUDNN_LIBRARY", here + "/libcudart.so.13", "the library has no function cudnnCreate"},
+      {"MUSTER_CUDNN_LIBRARY", here + "/libcuda.so.1", "the library has no function cudnnCreate"},
+      {"MUSTER_CUDA_DRIVER_LIBRARY", muster::test::absent() + "/libcuda.so",
+       "MUSTER_CUDA_DRIVER_LIBRARY names '" + muster::test::absent()},
   }));
   test::CudaFakes fakes;
   fakes.set(row.variable, row.value);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of the product in the process that the fake of CUDA has for a device: what it can touch, and how it
 // begins and ends.
-#include "tests/fakes/cuda/environment.hpp"
-#include "tests/fakes/cuda/fake_cuda.hpp"
+#include "tests/fakes/cuda/cuda_image.hpp"
+#include "tests/fakes/cuda/on_device.hpp"
 #include "tests/support/catch.hpp"
 #include "worker_sdk/nn/gpu/ops.hpp"
 
@@ -12,56 +12,61 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdint>
+#include <string>
 
 namespace muster::nn::gpu {
 namespace {
 
-/// As much of a fat binary as the fake looks at.
-constexpr std::uint32_t kImage = 0xBA55ED50;
+using test::choose;
 
 /// The kernel set_samples on a device, which becomes the thread's.
 class SetSamplesOn {
  public:
-  explicit SetSamplesOn(int device) {
-    REQUIRE(cudaSetDevice(device) == cudaSuccess);
-    REQUIRE(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, 0) == cudaSuccess);
-    REQUIRE(cudaLibraryLoadData(&library_, &kImage, nullptr, nullptr, 0, nullptr, nullptr, 0) == cudaSuccess);
-    REQUIRE(cudaLibraryGetKernel(&kernel_, library_, "muster_set_samples") == cudaSuccess);
+  explicit SetSamplesOn(int device, const std::string& image = test::cubin_for(90)) {
+    choose(device);
+    REQUIRE(cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS);
+    REQUIRE(cuModuleLoadData(&module_, image.c_str()) == CUDA_SUCCESS);
+    REQUIRE(cuModuleGetFunction(&kernel_, module_, "muster_set_samples") == CUDA_SUCCESS);
   }
 
   ~SetSamplesOn() {
-    (void)cudaLibraryUnload(library_);
-    (void)cudaStreamDestroy(stream_);
+    (void)cuModuleUnload(module_);
+    (void)cuStreamDestroy(stream_);
   }
 
   SetSamplesOn(const SetSamplesOn&) = delete;
   SetSamplesOn& operator=(const SetSamplesOn&) = delete;
 
-  cudaError_t launch(float value, float* to, unsigned threads = 1) {
-    SetSamples kernel = {value, false, to};
+  CUresult launch(float value, void* to, unsigned threads = 1) {
+    SetSamples kernel = {value, false, static_cast<float*>(to)};
     void* arguments[] = {&kernel};
-    const cudaError_t result = cudaLaunchKernel(kernel_, dim3(1), dim3(threads), arguments, 0, stream_);
-    return result == cudaSuccess ? cudaStreamSynchronize(stream_) : result;
+    const CUresult result = cuLaunchKernel(kernel_, 1, 1, 1, threads, 1, 1, 0, stream_, arguments, nullptr);
+    return result == CUDA_SUCCESS ? cuStreamSynchronize(stream_) : result;
   }
 
-  cudaLibrary_t library() { return library_; }
+  CUresult launch(float value, CUdeviceptr to, unsigned threads = 1) {
+    return launch(value, fake::address_of(to), threads);
+  }
+
+  CUmodule code() { return module_; }
+
+  CUfunction kernel() { return kernel_; }
 
  private:
-  cudaStream_t stream_ = nullptr;
-  cudaLibrary_t library_ = nullptr;
-  cudaKernel_t kernel_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUmodule module_ = nullptr;
+  CUfunction kernel_ = nullptr;
 };
 
-float* some_floats() {
-  void* memory = nullptr;
-  REQUIRE(cudaMalloc(&memory, 64) == cudaSuccess);
-  return static_cast<float*>(memory);
+CUdeviceptr some_floats() {
+  CUdeviceptr memory = 0;
+  REQUIRE(cuMemAlloc(&memory, 64) == CUDA_SUCCESS);
+  return memory;
 }
 
-float first_of(const float* memory) {
+float first_of(CUdeviceptr memory) {
   float value = 0;
-  CHECK(cudaMemcpy(&value, memory, sizeof(value), cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(cuMemcpyDtoHAsync(&value, memory, sizeof(value), nullptr) == CUDA_SUCCESS);
   return value;
 }
 
@@ -70,47 +75,68 @@ float first_of(const float* memory) {
 // A device that is lost stays lost for the process, so each case has devices of its own.
 TEST_CASE("a kernel writes memory of its device and pinned memory, made before and after it was loaded") {
   const test::CudaFakes fakes;
-  REQUIRE(cudaSetDevice(1) == cudaSuccess);
-  float* const before = some_floats();
+  choose(1);
+  const CUdeviceptr before = some_floats();
   SetSamplesOn kernel(1);
-  float* const after = some_floats();
+  const CUdeviceptr after = some_floats();
   void* pinned = nullptr;
-  REQUIRE(cudaMallocHost(&pinned, 64) == cudaSuccess);
-  CHECK(kernel.launch(1, before) == cudaSuccess);
-  CHECK(kernel.launch(2, after) == cudaSuccess);
-  CHECK(kernel.launch(3, static_cast<float*>(pinned)) == cudaSuccess);
+  REQUIRE(cuMemAllocHost(&pinned, 64) == CUDA_SUCCESS);
+  CHECK(kernel.launch(1, before) == CUDA_SUCCESS);
+  CHECK(kernel.launch(2, after) == CUDA_SUCCESS);
+  CHECK(kernel.launch(3, pinned) == CUDA_SUCCESS);
   CHECK(first_of(before) == 1.0F);
   CHECK(first_of(after) == 2.0F);
   CHECK(*static_cast<float*>(pinned) == 3.0F);
-  CHECK(cudaFree(before) == cudaSuccess);
-  CHECK(cudaFree(after) == cudaSuccess);
-  CHECK(cudaFreeHost(pinned) == cudaSuccess);
-  cudaKernel_t none = nullptr;
-  CHECK(cudaLibraryGetKernel(&none, kernel.library(), "muster_no_such") == cudaErrorSymbolNotFound);
+  CHECK(cuMemFree(before) == CUDA_SUCCESS);
+  CHECK(cuMemFree(after) == CUDA_SUCCESS);
+  CHECK(cuMemFreeHost(pinned) == CUDA_SUCCESS);
+  CUfunction none = nullptr;
+  CHECK(cuModuleGetFunction(&none, kernel.code(), "muster_no_such") == CUDA_ERROR_NOT_FOUND);
+}
+
+TEST_CASE("kernels come from machine code of the device's kind, or from PTX, and are of the device alone") {
+  const test::CudaFakes fakes;
+  SetSamplesOn translated(1, test::ptx_for("8.2", 75));
+  const CUdeviceptr memory = some_floats();
+  CHECK(translated.launch(4, memory) == CUDA_SUCCESS);
+  CHECK(first_of(memory) == 4.0F);
+  CUmodule module = nullptr;
+  CHECK(cuModuleLoadData(&module, test::cubin_for(80).data()) == CUDA_ERROR_NO_BINARY_FOR_GPU);
+  SetSamples argument = {0, false, nullptr};
+  void* arguments[] = {&argument};
+  choose(0);
+  CHECK(cuLaunchKernel(translated.kernel(), 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr) ==
+        CUDA_ERROR_INVALID_HANDLE);
+  CUfunction other = nullptr;
+  CHECK(cuModuleGetFunction(&other, translated.code(), "muster_set_samples") == CUDA_ERROR_INVALID_HANDLE);
+  choose(1);
+  CHECK(cuMemFree(memory) == CUDA_SUCCESS);
 }
 
 TEST_CASE("a kernel that touches what is not of its device loses the device") {
   const test::CudaFakes fakes;
   const int device = GENERATE(2, 3, 4);
   float on_host = 0;
-  REQUIRE(cudaSetDevice(0) == cudaSuccess);
-  float* const of_other = some_floats();
+  choose(0);
+  const CUdeviceptr of_other = some_floats();
   SetSamplesOn kernel(device);
-  float* const freed = some_floats();
-  CHECK(cudaFree(freed) == cudaSuccess);
-  CHECK(kernel.launch(1, device == 2 ? &on_host : device == 3 ? of_other : freed) == cudaErrorIllegalAddress);
-  void* memory = nullptr;
-  CHECK(cudaMalloc(&memory, 64) == cudaErrorIllegalAddress);
-  CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
-  REQUIRE(cudaSetDevice(0) == cudaSuccess);
-  CHECK(cudaFree(of_other) == cudaSuccess);
+  const CUdeviceptr freed = some_floats();
+  CHECK(cuMemFree(freed) == CUDA_SUCCESS);
+  CHECK(kernel.launch(1, device == 2   ? fake::number_of(&on_host)
+                         : device == 3 ? of_other
+                                       : freed) == CUDA_ERROR_ILLEGAL_ADDRESS);
+  CUdeviceptr memory = 0;
+  CHECK(cuMemAlloc(&memory, 64) == CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+  choose(0);
+  CHECK(cuMemFree(of_other) == CUDA_SUCCESS);
 }
 
 TEST_CASE("more threads than a kernel was compiled for are refused") {
   const test::CudaFakes fakes;
   SetSamplesOn kernel(5);
-  float* const memory = some_floats();
-  CHECK(kernel.launch(1, memory, 2) == cudaErrorInvalidConfiguration);
+  const CUdeviceptr memory = some_floats();
+  CHECK(kernel.launch(1, memory, 2) == CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE("the process of a device ends with its program, even one that is killed") {
@@ -119,7 +145,7 @@ TEST_CASE("the process of a device ends with its program, even one that is kille
   REQUIRE(pipe(ends) == 0);
   const pid_t program = fork();
   if (program == 0) {
-    const int device = fake::start_device(6) == cudaSuccess ? fake::process_of(6) : -1;
+    const int device = fake::start_device(6) == CUDA_SUCCESS ? fake::process_of(6) : -1;
     if (write(ends[1], &device, sizeof(device)) != static_cast<ssize_t>(sizeof(device))) _exit(1);
     for (;;) pause();
   }

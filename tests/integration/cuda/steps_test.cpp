@@ -80,7 +80,7 @@ std::string train_on_plugin(Precision precision) {
 }  // namespace
 
 TEST_CASE("the plug-in's steps have the bits of the host's kernels, whichever queue is slow") {
-  const Precision precision = GENERATE(Precision::f32, Precision::bf16);
+  const Precision precision = GENERATE(Precision::f32, Precision::bf16, Precision::f16);
   for (const char* seed : {"1", "2"}) {
     test::CudaFakes fakes;
     fakes.set("FAKE_CUDA_SEED", seed);
@@ -88,7 +88,27 @@ TEST_CASE("the plug-in's steps have the bits of the host's kernels, whichever qu
     CHECK(train_on_plugin(precision) == wanted(precision));
     CHECK(fakes.violations() == "");
     CHECK(fake_cuda_live_graphs() == 0);
+    // What other ranks wait for comes first in a recorded step, too.
+    CHECK(fake::launched_priorities().size() == 2);
   }
+}
+
+TEST_CASE("drivers from CUDA 12.2 on load the kernels for the device that they have") {
+  struct Row {
+    const char* driver;
+    const char* capability;
+  };
+
+  // The last one is newer than all for which there is machine code.
+  const Row row = GENERATE(
+      values<Row>({{"12020", "75"}, {"12020", "90"}, {"12080", "120"}, {"13000", "86"}, {"13000", "130"}}));
+  test::CudaFakes fakes;
+  fakes.set("FAKE_CUDA_DRIVER", row.driver);
+  fakes.set("FAKE_CUDNN_CUDART", "12020");
+  fakes.set("FAKE_CUDA_CAPABILITY", row.capability);
+  CAPTURE(row.driver, row.capability);
+  CHECK(train_on_plugin(Precision::f32) == wanted(Precision::f32));
+  CHECK(fakes.violations() == "");
 }
 
 TEST_CASE("plans that are measured, come from the fallback or behind one that cannot run compute the same") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that train on devices whose gradients are summed by NCCL inside the recorded steps: with the real
-// plug-ins, on the fakes of the runtime, of cuDNN and of NCCL, whose queues are delayed at random.
+// plug-ins, on the fakes of the driver, of cuDNN and of NCCL, whose queues are delayed at random.
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "tests/fakes/cuda/fake_cuda.hpp"

@@ -270,15 +270,15 @@ TEST_CASE("streams go on after a failure also where NCCL cannot revoke") {
     group.start({operation})->wait();
     if (group.rank() == 1) _exit(7);
     const auto work = group.start({operation});
-    cudaEvent_t event = nullptr;
-    nccl::check(api, api.cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
-    nccl::check(api, api.cudaEventRecord(event, memory.stream()), "recording it");
+    CUevent event = nullptr;
+    nccl::check(api, api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "an event");
+    nccl::check(api, api.cuEventRecord(event, memory.stream()), "recording it");
     try {
       work->wait();
       return "no error";
     } catch (const Error&) {
       const auto until = std::chrono::steady_clock::now() + seconds(20);
-      while (api.cudaEventQuery(event) == cudaErrorNotReady) {
+      while (api.cuEventQuery(event) == CUDA_ERROR_NOT_READY) {
         if (std::chrono::steady_clock::now() >= until) return "the stream hangs";
         std::this_thread::sleep_for(milliseconds(1));
       }
@@ -291,9 +291,13 @@ TEST_CASE("streams go on after a failure also where NCCL cannot revoke") {
 TEST_CASE("groups cannot be made where there is nothing to make them of") {
   FakeGpus fakes;
   std::vector<std::string> parts;
-  SECTION("no driver") {
-    fakes.set("FAKE_CUDA_DEVICES", "nodriver");
-    parts = {"driver version is insufficient"};
+  SECTION("a library of another version than the driver") {
+    fakes.set("FAKE_CUDA_DEVICES", "mismatch");
+    parts = {"restart the machine"};
+  }
+  SECTION("an old driver") {
+    fakes.set("FAKE_CUDA_DRIVER", "12010");
+    parts = {"the driver is for CUDA 12.1, and 12.2 is the oldest"};
   }
   SECTION("no device") {
     fakes.set("FAKE_CUDA_DEVICES", "0");

@@ -239,7 +239,7 @@ TEST_CASE("auto is NCCL where each rank has a GPU, unless the program gives memo
     SelectOptions options = automatic(rank, 2);
     options.host_memory = true;
     std::string text = backend_of(&keys, options);
-    require(dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD) == nullptr, "CUDA was loaded for the host");
+    require(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) == nullptr, "CUDA was loaded for the host");
     options.host_memory = false;
     text += ", " + backend_of(&keys, options);
     // All ranks must have a use for it.
@@ -255,7 +255,7 @@ TEST_CASE("a lone rank starts NCCL only where it asks for it or names a device")
   const auto results = test::run_processes(1, store.port(), [](int, StoreClient&) {
     SelectOptions options = automatic(0, 1);
     std::string text = backend_of(nullptr, options);
-    require(dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD) == nullptr, "CUDA was loaded for a lone rank");
+    require(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) == nullptr, "CUDA was loaded for a lone rank");
     options.device = 0;
     text += ", " + backend_of(nullptr, options);
     options.device = -1;

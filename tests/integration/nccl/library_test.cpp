@@ -21,8 +21,7 @@
 namespace muster {
 namespace {
 
-/// The fetched library, or an installed one; the runtime is the fake, since it cannot be fetched as lightly
-/// and only says how many GPUs there are.
+/// The fetched library, or an installed one; the driver is the fake.
 [[maybe_unused]] bool find_real_nccl() {
   if (access(MUSTER_FETCHED_NCCL, R_OK) == 0) {
     setenv("MUSTER_NCCL_LIBRARY", MUSTER_FETCHED_NCCL, 1);
@@ -70,24 +69,28 @@ TEST_CASE("the real NCCL tells its version, makes unique ids, and refuses to con
 #endif
 }
 
-TEST_CASE("an error of the runtime says what to do") {
+TEST_CASE("an error of the driver says what to do") {
   const test::FakeGpus fakes;
   const nccl::Library& api = nccl::library();
 
   const struct {
-    cudaError_t result;
+    CUresult result;
     ErrorCode code;
     const char* part;
   } rows[] = {
-      {cudaErrorInsufficientDriver, ErrorCode::unsupported, "update NVIDIA's driver"},
-      {cudaErrorDevicesUnavailable, ErrorCode::backend, "compute mode"},
-      {cudaErrorMemoryAllocation, ErrorCode::out_of_memory, "who holds memory of the GPU"},
-      {cudaErrorECCUncorrectable, ErrorCode::backend, "grep Xid"},
-      {cudaErrorLaunchFailure, ErrorCode::backend, "grep Xid"},
-      {cudaErrorUnknown, ErrorCode::backend, "grep Xid"},
+      {CUDA_ERROR_NO_DEVICE, ErrorCode::unsupported, "CUDA_VISIBLE_DEVICES"},
+      {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, ErrorCode::unsupported, "restart the machine"},
+      {CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, ErrorCode::unsupported, "remove it from LD_LIBRARY_PATH"},
+      {CUDA_ERROR_SYSTEM_NOT_READY, ErrorCode::backend, "systemctl start nvidia-fabricmanager"},
+      {CUDA_ERROR_DEVICE_UNAVAILABLE, ErrorCode::backend, "compute mode"},
+      {CUDA_ERROR_OUT_OF_MEMORY, ErrorCode::out_of_memory, "who holds memory of the GPU"},
+      {CUDA_ERROR_ECC_UNCORRECTABLE, ErrorCode::backend, "grep Xid"},
+      {CUDA_ERROR_LAUNCH_FAILED, ErrorCode::backend, "grep Xid"},
+      {CUDA_ERROR_UNKNOWN, ErrorCode::backend, "grep Xid"},
+      {static_cast<CUresult>(998), ErrorCode::backend, "998, which the driver does not know"},
   };
 
-  nccl::check(api, cudaSuccess, "nothing");
+  nccl::check(api, CUDA_SUCCESS, "nothing");
   for (const auto& row : rows) {
     try {
       nccl::check(api, row.result, "trying it on device 3");
@@ -116,9 +119,9 @@ TEST_CASE("GPUs of different kinds are noted, with the ranks that have them") {
 
 TEST_CASE("the plug-in says why it cannot be used") {
   const test::FakeGpus fakes;
-  setenv("FAKE_CUDA_DEVICES", "nodriver", 1);
+  setenv("FAKE_CUDA_DEVICES", "mismatch", 1);
   const auto none = plugin::probe_plugin("nccl", 0);
-  CHECK(none.reason_against.find("driver version is insufficient") != std::string::npos);
+  CHECK(none.reason_against.find("restart the machine") != std::string::npos);
   setenv("FAKE_CUDA_DEVICES", "2", 1);
   CHECK(plugin::probe_plugin("nccl", 1).reason_against == "");
   CHECK(plugin::probe_plugin("nccl", 1).device == "0000:11:00.0");

@@ -17,17 +17,15 @@ namespace {
 constexpr std::size_t kGuard = 256;
 constexpr std::byte kGuardByte{0xA5};
 
-void check(const nccl::Library& api, cudaError_t result) {
+void check(const nccl::Library& api, CUresult result) {
   nccl::check(api, result, "a buffer of the test");
 }
 
 }  // namespace
 
-void* detail::find_in_runtime(const char* name) {
-  const char* const chosen = std::getenv("MUSTER_CUDART_LIBRARY");
-  const char* const runtime = chosen != nullptr ? chosen : "libcudart.so.13";
-  void* const function =
-      dlsym(dlopen(std::string_view(name).starts_with("cuda") ? runtime : "libcuda.so.1", RTLD_NOW), name);
+void* detail::find_in_driver(const char* name) {
+  const char* const chosen = std::getenv("MUSTER_CUDA_DRIVER_LIBRARY");
+  void* const function = dlsym(dlopen(chosen != nullptr ? chosen : "libcuda.so.1", RTLD_NOW), name);
   if (function == nullptr) throw std::runtime_error(std::string("no ") + name);
   return function;
 }
@@ -80,21 +78,46 @@ std::unique_ptr<ProcessGroup> make_nccl_group(StoreClient& store, int rank, int 
   const auto factory = make_group_factory(&store, select);
   auto group = make_world_group(factory, select);
   // As programs do: what the rank makes next is on the group's device.
-  (void)runtime_function<cudaError_t (*)(int)>("cudaSetDevice")(select.device >= 0 ? select.device : rank);
+  const nccl::Library& api = nccl::library();
+  const int device = select.device >= 0 ? select.device : plugin::device_of(rank, plugin::count_devices(api));
+  nccl::check(api, api.cuCtxSetCurrent(plugin::primary_context(api, device)), "choosing the group's device");
   return group;
 }
+
+/// Makes the context of the memory current on the calling thread, as long as it lives.
+class DeviceMemory::Current {
+ public:
+  explicit Current(const DeviceMemory& owner) : api_(owner.api_) {
+    check(api_, api_.cuCtxPushCurrent(owner.context_));
+  }
+
+  ~Current() {
+    CUcontext context = nullptr;
+    (void)api_.cuCtxPopCurrent(&context);
+  }
+
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const nccl::Library& api_;
+};
 
 class DeviceMemory::Piece : public contract::Buffer {
  public:
   Piece(DeviceMemory& owner, std::size_t bytes, std::size_t shift)
       : owner_(owner), bytes_(bytes), before_(kGuard + shift) {
-    void* memory = nullptr;
-    check(owner_.api_, owner_.api_.cudaMalloc(&memory, before_ + bytes_ + kGuard));
-    base_ = static_cast<std::byte*>(memory);
+    const Current current(owner_);
+    CUdeviceptr memory = 0;
+    check(owner_.api_, owner_.api_.cuMemAlloc(&memory, before_ + bytes_ + kGuard));
+    base_ = static_cast<std::byte*>(plugin::address_of(memory));
     owner_.write(base_, contract::Bytes(before_ + bytes_ + kGuard, kGuardByte));
   }
 
-  ~Piece() override { (void)owner_.api_.cudaFree(base_); }
+  ~Piece() override {
+    const Current current(owner_);
+    (void)owner_.api_.cuMemFree(plugin::number_of(base_));
+  }
 
   Piece(const Piece&) = delete;
   Piece& operator=(const Piece&) = delete;
@@ -118,11 +141,13 @@ class DeviceMemory::Piece : public contract::Buffer {
 };
 
 DeviceMemory::DeviceMemory() : api_(nccl::library()) {
-  check(api_, api_.cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, 0));
+  check(api_, driver_function<CUresult (*)(CUcontext*)>("cuCtxGetCurrent")(&context_));
+  check(api_, api_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0));
 }
 
 DeviceMemory::~DeviceMemory() {
-  (void)api_.cudaStreamDestroy(stream_);
+  const Current current(*this);
+  (void)api_.cuStreamDestroy(stream_);
 }
 
 std::unique_ptr<contract::Buffer> DeviceMemory::make(std::size_t bytes, std::size_t shift) {
@@ -131,15 +156,17 @@ std::unique_ptr<contract::Buffer> DeviceMemory::make(std::size_t bytes, std::siz
 
 void DeviceMemory::write(void* place, const contract::Bytes& bytes) {
   if (bytes.empty()) return;
-  check(api_, api_.cudaMemcpyAsync(place, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream_));
-  check(api_, api_.cudaStreamSynchronize(stream_));
+  const Current current(*this);
+  check(api_, api_.cuMemcpyHtoDAsync(plugin::number_of(place), bytes.data(), bytes.size(), stream_));
+  check(api_, api_.cuStreamSynchronize(stream_));
 }
 
 contract::Bytes DeviceMemory::read(const void* place, std::size_t bytes) {
   contract::Bytes found(bytes);
   if (bytes == 0) return found;
-  check(api_, api_.cudaMemcpyAsync(found.data(), place, bytes, cudaMemcpyDeviceToHost, stream_));
-  check(api_, api_.cudaStreamSynchronize(stream_));
+  const Current current(*this);
+  check(api_, api_.cuMemcpyDtoHAsync(found.data(), plugin::number_of(place), bytes, stream_));
+  check(api_, api_.cuStreamSynchronize(stream_));
   return found;
 }
 

@@ -16,7 +16,7 @@ namespace muster::test {
 
 namespace detail {
 /// Throws std::runtime_error when there is no such function.
-void* find_in_runtime(const char* name);
+void* find_in_driver(const char* name);
 }  // namespace detail
 
 /// How many real GPUs the test may use; 0: the fakes.
@@ -44,18 +44,18 @@ class FakeGpus {
   std::vector<std::string> variables_;
 };
 
-/// A function of the CUDA runtime, or of the driver, that the backend itself does not use.
+/// A function of CUDA's driver that the backend itself does not use.
 template <typename Function>
-Function runtime_function(const char* name) {
-  return reinterpret_cast<Function>(detail::find_in_runtime(name));
+Function driver_function(const char* name) {
+  return reinterpret_cast<Function>(detail::find_in_driver(name));
 }
 
-/// Inside a rank's process. On one real GPU its ranks pose as hosts (NCCL_HOSTID), which NCCL then connects
-/// through the network of this machine.
+/// Inside a rank's process; the calling thread is then in the context of the group's device. On one real GPU
+/// its ranks pose as hosts (NCCL_HOSTID), which NCCL then connects through the network of this machine.
 std::unique_ptr<ProcessGroup> make_nccl_group(StoreClient& store, int rank, int size,
                                               const ProcessGroupOptions& options);
 
-/// Buffers on the device of this process.
+/// Buffers on the device of the thread that makes this object; any thread may use them.
 class DeviceMemory : public contract::Memory {
  public:
   DeviceMemory();
@@ -64,13 +64,15 @@ class DeviceMemory : public contract::Memory {
   void write(void* place, const contract::Bytes& bytes) override;
   contract::Bytes read(const void* place, std::size_t bytes) override;
 
-  cudaStream_t stream() const { return stream_; }
+  CUstream stream() const { return stream_; }
 
  private:
   class Piece;
+  class Current;
 
   const nccl::Library& api_;
-  cudaStream_t stream_ = nullptr;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
 };
 
 }  // namespace muster::test

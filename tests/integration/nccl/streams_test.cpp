@@ -19,23 +19,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// What the backend itself does not use of the runtime.
-struct Graphs {
-  using Begin = cudaError_t (*)(cudaStream_t, cudaStreamCaptureMode);
-  using End = cudaError_t (*)(cudaStream_t, cudaGraph_t*);
-  using Instantiate = cudaError_t (*)(cudaGraphExec_t*, cudaGraph_t, unsigned long long);
-  using Launch = cudaError_t (*)(cudaGraphExec_t, cudaStream_t);
-  using DestroyGraph = cudaError_t (*)(cudaGraph_t);
-  using DestroyExec = cudaError_t (*)(cudaGraphExec_t);
-
-  Begin begin = test::runtime_function<Begin>("cudaStreamBeginCapture");
-  End end = test::runtime_function<End>("cudaStreamEndCapture");
-  Instantiate instantiate = test::runtime_function<Instantiate>("cudaGraphInstantiate");
-  Launch launch = test::runtime_function<Launch>("cudaGraphLaunch");
-  DestroyGraph destroy_graph = test::runtime_function<DestroyGraph>("cudaGraphDestroy");
-  DestroyExec destroy_exec = test::runtime_function<DestroyExec>("cudaGraphExecDestroy");
-};
-
 void require(bool right, const char* what) {
   if (!right) throw std::runtime_error(what);
 }
@@ -57,7 +40,7 @@ bool has_context(int device) {
   unsigned flags = 0;
   int active = 0;
   const auto ask =
-      test::runtime_function<CUresult (*)(CUdevice, unsigned*, int*)>("cuDevicePrimaryCtxGetState");
+      test::driver_function<CUresult (*)(CUdevice, unsigned*, int*)>("cuDevicePrimaryCtxGetState");
   require(ask(device, &flags, &active) == CUDA_SUCCESS, "the driver knows the device");
   return active != 0;
 }
@@ -83,7 +66,8 @@ TEST_CASE("a call on a stream is in the stream's order") {
     const auto& api = nccl::library();
     const auto buffer = memory.make(1000 * sizeof(int), 0);
     const auto work = [&] {
-      require(api.cudaMemsetAsync(buffer->data(), 0, 4000, memory.stream()) == cudaSuccess, "memset");
+      const CUdeviceptr place = plugin::number_of(buffer->data());
+      require(api.cuMemsetD8Async(place, 0, 4000, memory.stream()) == CUDA_SUCCESS, "memset");
       return group.start({sum_of(buffer->data(), 1000, memory.stream())});
     };
     std::vector<std::shared_ptr<Work>> works;
@@ -99,31 +83,32 @@ TEST_CASE("a call on a stream is in the stream's order") {
 TEST_CASE("a graph with calls is captured while the watchdog looks on, and launched again and again") {
   const test::FakeGpus fakes;
   check_on_two_ranks([](ProcessGroup& group, test::DeviceMemory& memory) {
-    const Graphs graphs;
+    const nccl::Library& api = nccl::library();
     const auto buffer = memory.make(100 * sizeof(int), 0);
     const auto other = memory.make(100 * sizeof(int), 0);
     buffer->write(ints(100, 1));
     other->write(ints(100, 1));
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t exec = nullptr;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
     // Rank 1 is late for a call on the group's own stream, so that rank 0's watchdog asks about its event all
     // the time while the graph is captured.
     std::shared_ptr<Work> work;
     if (group.rank() == 0) work = group.start({sum_of(other->data(), 100, nullptr)});
     if (group.rank() == 1) std::this_thread::sleep_for(milliseconds(300));
     if (group.rank() == 1) work = group.start({sum_of(other->data(), 100, nullptr)});
-    require(graphs.begin(memory.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess, "capture begins");
+    require(api.cuStreamBeginCapture(memory.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS,
+            "capture begins");
     const auto captured = group.start({sum_of(buffer->data(), 100, memory.stream())});
     require(captured->test(), "what is captured has nothing to wait for");
     std::this_thread::sleep_for(milliseconds(group.rank() == 0 ? 100 : 50));
-    require(graphs.end(memory.stream(), &graph) == cudaSuccess, "capture ends");
+    require(api.cuStreamEndCapture(memory.stream(), &graph) == CUDA_SUCCESS, "capture ends");
     work->wait(seconds(30));
-    require(graphs.instantiate(&exec, graph, 0) == cudaSuccess, "instantiate");
-    for (int i = 0; i < 3; ++i) require(graphs.launch(exec, memory.stream()) == cudaSuccess, "launch");
+    require(api.cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS, "instantiate");
+    for (int i = 0; i < 3; ++i) require(api.cuGraphLaunch(exec, memory.stream()) == CUDA_SUCCESS, "launch");
     require(buffer->read() == ints(100, 8), "three sums over two ranks");
     // Before the group, which could not be freed with them.
-    require(graphs.destroy_graph(graph) == cudaSuccess, "destroying the graph");
-    require(graphs.destroy_exec(exec) == cudaSuccess, "destroying what is launched");
+    require(api.cuGraphDestroy(graph) == CUDA_SUCCESS, "destroying the graph");
+    require(api.cuGraphExecDestroy(exec) == CUDA_SUCCESS, "destroying what is launched");
     group.barrier();
   });
   CHECK(fakes.violations() == "");
@@ -172,16 +157,17 @@ TEST_CASE("a graph with calls is not launched any more when the group has failed
   const auto results = test::run_processes(2, store.port(), [](int rank, StoreClient& keys) -> std::string {
     const auto group = test::make_nccl_group(keys, rank, 2, {});
     test::DeviceMemory memory;
-    const Graphs graphs;
+    const nccl::Library& api = nccl::library();
     const auto buffer = memory.make(sizeof(int), 0);
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t exec = nullptr;
-    require(graphs.begin(memory.stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess, "begin");
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    require(api.cuStreamBeginCapture(memory.stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) == CUDA_SUCCESS,
+            "begin");
     (void)group->start({sum_of(buffer->data(), 1, memory.stream())});
-    require(graphs.end(memory.stream(), &graph) == cudaSuccess, "end");
-    require(graphs.instantiate(&exec, graph, 0) == cudaSuccess, "instantiate");
-    require(graphs.destroy_graph(graph) == cudaSuccess, "destroying the graph");
-    const auto launch = [&] { require(graphs.launch(exec, memory.stream()) == cudaSuccess, "launch"); };
+    require(api.cuStreamEndCapture(memory.stream(), &graph) == CUDA_SUCCESS, "end");
+    require(api.cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS, "instantiate");
+    require(api.cuGraphDestroy(graph) == CUDA_SUCCESS, "destroying the graph");
+    const auto launch = [&] { require(api.cuGraphLaunch(exec, memory.stream()) == CUDA_SUCCESS, "launch"); };
     group->launch(launch);
     memory.read(buffer->data(), sizeof(int));
     group->barrier();
@@ -197,7 +183,7 @@ TEST_CASE("a graph with calls is not launched any more when the group has failed
         text = contains(error.what(), "enough") ? "refused" : error.what();
       }
     }
-    require(graphs.destroy_exec(exec) == cudaSuccess, "destroying what is launched");
+    require(api.cuGraphExecDestroy(exec) == CUDA_SUCCESS, "destroying what is launched");
     return text;
   });
   test::check_returned(results, "refused");

@@ -50,13 +50,15 @@ def compare(folder, *arguments, ranks=1, task=TASK):
     rows = {name: dict(re.findall(r"^  (\S[a-z ]*?) +(\d+\.\d+) ms", output, re.MULTILINE)) for name, (_, _, output) in left.items()}
     assert rows["cpu"].keys() == rows["cuda"].keys() and min(float(rows["cuda"][name]) for name in ("forward", "backward")) > 0, rows
     assert left["cpu"][0] and left["cpu"][1].keys() == left["cuda"][1].keys(), left
-    for ours, theirs in zip(left["cuda"][0], left["cpu"][0], strict=True):
+    assert len(left["cuda"][0]) == len(left["cpu"][0]), left
+    for ours, theirs in zip(left["cuda"][0], left["cpu"][0]):
         assert abs(ours[0] - theirs[0]) < 0.002, left
         # Other rounding may tip the answer for one image; 0.1 is what the figures are rounded to.
-        for mine, other, images in zip(ours[1:], theirs[1:], (TRAIN_IMAGES, TEST_IMAGES), strict=True):
+        for mine, other, images in zip(ours[1:], theirs[1:], (TRAIN_IMAGES, TEST_IMAGES)):
             assert abs(mine - other) <= 100 / images + 0.1, left
     for name, values in left["cpu"][1].items():
-        difference = max(abs(a - b) for a, b in zip(values, left["cuda"][1][name], strict=True))
+        assert len(values) == len(left["cuda"][1][name]), name
+        difference = max(abs(a - b) for a, b in zip(values, left["cuda"][1][name]))
         assert difference < 2e-4, (name, difference)
     return left["cuda"][2]
 
@@ -153,6 +155,10 @@ def test_what_cannot_be():
         assert result.returncode != 0 and "there is no device 1" in result.stderr, result
         result = train(*quick, "--device", "cuda", "--precision", "tf32", check=False, MUSTER_TEST_OLD_GPU="1")
         assert result.returncode == 1 and "has no TF32 (compute capability 8.0 and later); use --precision fp32" in result.stderr, result
+        result = train(*quick, "--device", "cuda", "--precision", "bf16", check=False, MUSTER_TEST_OLD_GPU="1")
+        assert result.returncode == 1 and "has no bf16 (compute capability 8.0 and later); use --precision fp16" in result.stderr, result
+    result = train(*quick, "--device", "cpu", "--precision", "fp16", check=False)
+    assert result.returncode == 1 and "fp16 is a precision of GPUs" in result.stderr, result
     result = train(*quick, "--device", "cuda", "--deterministic-world", check=False, MUSTER_CUDA_AUTOTUNE="1")
     assert result.returncode == 1 and "unset MUSTER_CUDA_AUTOTUNE" in result.stderr, result
     # Without a GPU in sight nobody looks for the plug-in.
@@ -164,8 +170,10 @@ def test_what_cannot_be():
 def test_precision():
     quick = ["--data", "synthetic:20", "--global-batch", "8", "--device", "cuda"]
     for flags, said in (([], ", bf16, "), (["--precision", "auto"], ", bf16, "), (["--precision", "tf32"], ", tf32, "),
-                        (["--precision", "fp32"], ", fp32, ")):
+                        (["--precision", "fp32"], ", fp32, "), (["--precision", "fp16"], ", fp16, ")):
         assert said in train(*quick, *flags, "--max-steps", "1").stdout, flags
+    if not REAL:
+        assert ", fp16, " in train(*quick, "--max-steps", "1", MUSTER_TEST_OLD_GPU="1").stdout
     # A run that a processor began in its own precision does not change it by itself.
     with tempfile.TemporaryDirectory() as folder:
         train(*quick[:4], "--device", "cpu", "--max-steps", "1", "--checkpoint-dir", folder)

@@ -40,6 +40,23 @@ def test_ranks_over_nccl_leave_what_one_rank_leaves():
             run([sys.executable, os.path.join(ROOT, "tests", "gpu", "compare_ranks.py"), model, 2])
 
 
+def test_version_tells_what_is_found(_folder):
+    """Libraries with their files, and the GPU; with a cuDNN for a newer CUDA than the driver's, why there is none."""
+    def version(*flags):
+        return run([TRAIN, "--version", *flags], MUSTER_PLUGIN_PATH=os.environ["MUSTER_TEST_DEVICE_PLUGIN"]).stdout
+
+    with fakes(FAKE_CUDA_DRIVER="13000", FAKE_CUDNN_CUDART="12080"):
+        said = version()
+        assert re.search(r"^driver: for CUDA 13\.0 \(/.*/libcuda\.so\.1\)$", said, re.M), said
+        assert re.search(r"^cuDNN: 9\..* for CUDA 12\.8 \(/.*/libcudnn\.so\.9\)$", said, re.M), said
+        assert re.search(r"^NCCL: 2\..* \(/.*/libnccl\.so\.2\)$", said, re.M) and "GPU: Fake of a GPU\n" in said, said
+    with fakes(FAKE_CUDA_DRIVER="12020", FAKE_CUDNN_CUDART="13000"):
+        told = json.loads(version("--json"))
+    assert told["schema"] == "muster.train-version" and told["gpu"] is None, told
+    assert [library["version"] for library in told["libraries"]][0] == "12.2", told
+    assert "cuDNN that was loaded is made for CUDA 13.0, and the driver is for CUDA 12.2; install" in told["reason_against"], told
+
+
 def test_networks_are_those_of_the_processor(folder):
     with fakes(FAKE_CUDA_SEED="2"):
         compare(folder, "--model", "resnet18", "--lr", "0.0005", "--max-steps", "2", "--global-batch", "4", "--data", "synthetic:20",
@@ -62,6 +79,33 @@ def test_bits(folder):
         assert parameter_hash(again) == parameter_hash(whole), (again, whole)
         hashes = {parameter_hash(train(*CUDA, *fixed, ranks=ranks).stdout) for ranks in (1, 2)}
         assert len(hashes) == 1, hashes
+
+
+def test_fp16_goes_on_after_a_kill(folder):
+    """On an old GPU, whose precision fp16 is, and the drivers of three CUDAs: two ranks over NCCL, of which one is killed; the job goes on from a
+    checkpoint with the scale of its loss, and has the bits of a run that nothing happened to."""
+    half = [*TASK, "--device", "cuda", "--optimizer", "adam", "--lr", "0.001", "--epochs", "2"]
+    in_first_round = 'test "$TORCHELASTIC_RESTART_COUNT" = 0 || unset MUSTER_FAULT; exec "$@"'
+    with fakes(FAKE_CUDA_CAPABILITY="75"):
+        whole = train(*half, ranks=2).stdout
+        assert ", fp16, " in whole, whole
+    for cuda in ("12020", "12080", "13000"):
+        keep = os.path.join(folder, cuda)
+        with fakes(FAKE_CUDA_DRIVER=cuda, FAKE_CUDNN_CUDART=cuda, FAKE_CUDA_CAPABILITY="75"):
+            said = run([MUSTER, "run", "--max-restarts", "1", "--nproc-per-node", "2", "--no-python", "sh", "-c", in_first_round, "sh", TRAIN, *half,
+                        "--checkpoint-dir", keep, "--checkpoint-every", "1"], MUSTER_FAULT="kill@1:all_reduce:13", OMP_NUM_THREADS="1",
+                       MUSTER_PLUGIN_PATH=os.environ["MUSTER_TEST_DEVICE_PLUGIN"])
+        output = said.stdout + said.stderr
+        assert "MUSTER_FAULT: rank 1" in output and "resumed from" in output, output
+        assert parameter_hash(said.stdout) == parameter_hash(whole), (output, whole)
+        newest = max(os.listdir(keep))
+        with open(os.path.join(keep, newest, "manifest.json"), encoding="utf-8") as file:
+            scalars = json.load(file)["scalars"]
+        assert scalars["loss_scale"] >= 1 and scalars["loss_scale_steps"] + scalars["skipped_steps"] > 0, scalars
+    with fakes(FAKE_CUDA_CAPABILITY="75"):
+        said = train("--model", "resnet18", "--device", "cuda", "--precision", "fp16", "--data", "synthetic:20", "--global-batch", "4",
+                     "--max-steps", "2", ranks=2).stdout
+        assert ", fp16, " in said and "GPU Fake of a GPU" in said, said
 
 
 def test_a_step_that_cannot_be_recorded(_folder):

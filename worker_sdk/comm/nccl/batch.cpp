@@ -20,26 +20,26 @@ Batch::~Batch() {
     else
       device_->free_at_end(memory);
   }
-  for (cudaEvent_t event : events_) device_->give_back(event);
+  for (CUevent event : events_) device_->give_back(event);
 }
 
-void* Batch::scratch(std::size_t bytes, cudaStream_t stream) {
+void* Batch::scratch(std::size_t bytes, CUstream stream) {
   const Library& api = device_->api();
-  void* memory = nullptr;
+  CUdeviceptr memory = 0;
   check(
-      api, api.cudaMallocAsync(&memory, bytes, stream),
-      "cudaMallocAsync of " + std::to_string(bytes) + " bytes on device " + std::to_string(device_->index()));
-  scratch_.push_back(memory);
-  return memory;
+      api, api.cuMemAllocAsync(&memory, bytes, stream),
+      "cuMemAllocAsync of " + std::to_string(bytes) + " bytes on device " + std::to_string(device_->index()));
+  scratch_.push_back(plugin::address_of(memory));
+  return scratch_.back();
 }
 
-void Batch::mark(std::span<const cudaStream_t> streams) {
+void Batch::mark(std::span<const CUstream> streams) {
   const std::lock_guard lock(mutex_);
   const Library& api = device_->api();
-  for (cudaStream_t stream : streams) {
-    cudaEvent_t event = device_->take_event();
+  for (CUstream stream : streams) {
+    CUevent event = device_->take_event();
     events_.push_back(event);
-    check(api, api.cudaEventRecord(event, stream), "recording an event");
+    check(api, api.cuEventRecord(event, stream), "recording an event");
   }
   marked_ = true;
   done_ = events_.empty();
@@ -51,8 +51,8 @@ bool Batch::is_done() {
   const DeviceGuard on_device = device_->make_current();
   const CaptureGuard guard(device_->api());
   while (!events_.empty()) {
-    const cudaError_t result = device_->api().cudaEventQuery(events_.back());
-    if (result == cudaErrorNotReady) return false;
+    const CUresult result = device_->api().cuEventQuery(events_.back());
+    if (result == CUDA_ERROR_NOT_READY) return false;
     check(device_->api(), result, describe(first_) + " on device " + std::to_string(device_->index()));
     device_->give_back(events_.back());
     events_.pop_back();

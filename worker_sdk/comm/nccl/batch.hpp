@@ -23,11 +23,11 @@ class Batch {
   Batch& operator=(const Batch&) = delete;
 
   /// Memory on the device for work on `stream`, freed when the batch is done.
-  void* scratch(std::size_t bytes, cudaStream_t stream);
+  void* scratch(std::size_t bytes, CUstream stream);
 
   /// Tells that the calls are on `streams`, of which none is captured; from now on is_done() answers for
   /// them.
-  void mark(std::span<const cudaStream_t> streams);
+  void mark(std::span<const CUstream> streams);
 
   /// Whether the device is done with the batch. This is so as well for a batch that was captured in a graph
   /// or had nothing to do.
@@ -50,7 +50,7 @@ class Batch {
   std::atomic<bool> done_{true};
   std::atomic<bool> confirmed_{false};
   std::mutex mutex_;  ///< protects the members that follow
-  std::vector<cudaEvent_t> events_;
+  std::vector<CUevent> events_;
   bool marked_ = false;  ///< whether the calls are on their streams, with an event behind them
   std::vector<void*> scratch_;
 };

@@ -91,6 +91,13 @@ std::string Communicator::words(ncclResult_t result) const {
   std::string text = api_.ncclGetErrorString(result);
   const char* const last = api_.ncclGetLastError(comm_);
   if (last != nullptr && *last != '\0') text += " (" + std::string(last) + ")";
+  int driver = 0;
+  // NCCL does not say which CUDA it is made for, but it cannot begin where that is newer than the driver's.
+  if (result == ncclUnhandledCudaError && state_ == State::starting &&
+      api_.cuDriverGetVersion(&driver) == CUDA_SUCCESS && driver < 13000)
+    text += "; the driver is for CUDA " + plugin::cuda_version_text(driver) +
+            ": if NCCL is made for CUDA 13, install that for CUDA 12 (pip install nvidia-nccl-cu12), or "
+            "update the driver to 580";
   return text;
 }
 

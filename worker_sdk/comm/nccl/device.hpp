@@ -20,10 +20,7 @@ std::string bus_id_of(const Library& api, int device);
 /// The kind of a device, "compute capability 9.0, 132 multiprocessors"; "" if it cannot be found out.
 std::string kind_of(const Library& api, int device);
 
-/// Puts the calling thread on a device while this object lives, and back where it was afterwards. It uses the
-/// driver, because the runtime makes a context on the first GPU, some hundred MB of it, when a thread that
-/// never chose a device asks it about memory or events, or goes back by cudaSetDevice() to a device that it
-/// never chose (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER.html).
+/// Puts the calling thread on a device while this object lives, and back where it was afterwards.
 class DeviceGuard {
  public:
   DeviceGuard(const Library& api, CUcontext context);
@@ -36,8 +33,8 @@ class DeviceGuard {
 };
 
 /// Lets the calling thread query events while any thread captures a graph in the global mode, which such a
-/// query would otherwise break (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html,
-/// cudaThreadExchangeStreamCaptureMode).
+/// query would otherwise break (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html,
+/// cuThreadExchangeStreamCaptureMode).
 class CaptureGuard {
  public:
   explicit CaptureGuard(const Library& api);
@@ -47,7 +44,7 @@ class CaptureGuard {
 
  private:
   const Library& api_;
-  cudaStreamCaptureMode former_ = cudaStreamCaptureModeRelaxed;
+  CUstreamCaptureMode former_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
 /// The device of one group. Any thread, except where said.
@@ -62,15 +59,15 @@ class Device {
 
   int index() const { return index_; }
 
-  /// Puts the calling thread on the device, for calls of the runtime and of NCCL.
+  /// Puts the calling thread on the device, for calls of the driver and of NCCL.
   DeviceGuard make_current() const { return {api_, context_}; }
 
   /// The stream for calls to which the user gave none: of the highest priority, and independent of the
   /// default stream.
-  cudaStream_t stream() const { return stream_; }
+  CUstream stream() const { return stream_; }
 
   /// The stream for clearing memory, which must not wait for calls.
-  cudaStream_t clearing() const { return clearing_; }
+  CUstream clearing() const { return clearing_; }
 
   /// The four bytes on the device that barriers use.
   void* word() const { return word_; }
@@ -80,31 +77,37 @@ class Device {
   /// Whether the GPU can touch `memory`; it cannot touch pageable memory of the host.
   bool is_reachable(const void* memory) const;
 
-  /// Frees memory of cudaMallocAsync() that the device does not use any more.
+  /// Frees memory of cuMemAllocAsync() that the device does not use any more.
   void free(void* memory) noexcept;
   /// Leaves `memory` to be freed by the destructor.
   void free_at_end(void* memory);
 
   // The following functions are called on a thread that is on the device.
 
-  bool is_capturing(cudaStream_t stream) const;
+  bool is_capturing(CUstream stream) const;
 
   /// An event without timing, from a pool.
-  cudaEvent_t take_event();
-  void give_back(cudaEvent_t event);
+  CUevent take_event();
+  void give_back(CUevent event);
 
  private:
-  cudaMemoryType type_of(const void* memory) const;
+  /// Whose memory a buffer is.
+  struct Kind {
+    bool is_known = false;  ///< to CUDA; pageable memory of the host is not
+    bool is_host = false;   ///< pinned memory of the host
+  };
+
+  Kind kind_of(const void* memory) const;
 
   const Library& api_;
   int index_;
-  CUcontext context_;  ///< the runtime's own context; kept to the end of the process, as the runtime keeps it
-  cudaStream_t stream_ = nullptr;
-  cudaStream_t clearing_ = nullptr;
+  CUcontext context_;
+  CUstream stream_ = nullptr;
+  CUstream clearing_ = nullptr;
   void* word_ = nullptr;
   std::mutex mutex_;
-  std::vector<cudaEvent_t> events_;  ///< events that are not in use
-  std::vector<void*> left_;          ///< memory given to free_at_end()
+  std::vector<CUevent> events_;  ///< events that are not in use
+  std::vector<void*> left_;      ///< memory given to free_at_end()
 };
 
 }  // namespace muster::nccl

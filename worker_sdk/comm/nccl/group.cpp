@@ -183,7 +183,7 @@ void Group::check_buffers(const Operation& operation) const {
         describe(operation.call) + " has a buffer in host memory, which device " +
             std::to_string(device_->index()) + " cannot reach; give " +
             (operation.stream != nullptr
-                 ? "memory of the device (cudaMalloc, muster_alloc_device), or no stream"
+                 ? "memory of the device (cudaMalloc, cuMemAlloc, muster_alloc_device), or no stream"
                  : "memory of the device, or install the plug-in gloo, over which the ranks of several "
                    "hosts exchange memory of the host"));
   if (operation.call.collective == Collective::all_to_all && operation.in == operation.out &&
@@ -199,9 +199,9 @@ Operation Group::prepared(Operation operation, Batch& batch) {
   const std::size_t in = bytes_in(operation, place_.rank, place_.size);
   if (operation.call.collective != Collective::all_to_all || operation.in != operation.out || in == 0)
     return operation;
-  const cudaStream_t stream = stream_of(operation);
+  const CUstream stream = stream_of(operation);
   void* const copy = batch.scratch(in, stream);
-  check(api_, api_.cudaMemcpyAsync(copy, operation.in, in, cudaMemcpyDeviceToDevice, stream),
+  check(api_, api_.cuMemcpyDtoDAsync(plugin::number_of(copy), plugin::number_of(operation.in), in, stream),
         "copying the input of " + describe(operation.call));
   operation.in = copy;
   return operation;
@@ -209,10 +209,10 @@ Operation Group::prepared(Operation operation, Batch& batch) {
 
 void Group::run_group(std::vector<Operation> calls) {
   auto batch = std::make_shared<Batch>(device_, calls.front().call);
-  std::vector<cudaStream_t> streams;
+  std::vector<CUstream> streams;
   for (Operation& operation : calls) {
     operation = prepared(operation, *batch);
-    const cudaStream_t stream = stream_of(operation);
+    const CUstream stream = stream_of(operation);
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
   }
   const auto issue_all = [&](ncclComm_t comm) {
@@ -230,7 +230,7 @@ void Group::run_group(std::vector<Operation> calls) {
   }
   // No event is recorded on a stream that is being captured in a graph, because such an event could not be
   // queried.
-  std::erase_if(streams, [this](cudaStream_t stream) { return device_->is_capturing(stream); });
+  std::erase_if(streams, [this](CUstream stream) { return device_->is_capturing(stream); });
   batch->mark(streams);
   newest_ = batch;
   {
@@ -307,9 +307,9 @@ void* Group::allocate(const Call& call) {
     fail(Error(ErrorCode::out_of_memory, here() + ": no memory on device " +
                                              std::to_string(device_->index()) + " for " + describe(call) +
                                              ": " + api_.ncclGetErrorString(result)));
-  check(api_, api_.cudaMemsetAsync(region.memory, 0, whole, device_->clearing()),
+  check(api_, api_.cuMemsetD8Async(plugin::number_of(region.memory), 0, whole, device_->clearing()),
         "clearing " + describe(call));
-  check(api_, api_.cudaStreamSynchronize(device_->clearing()), "clearing " + describe(call));
+  check(api_, api_.cuStreamSynchronize(device_->clearing()), "clearing " + describe(call));
   register_region(region, whole, call);
   return region.memory;
 }

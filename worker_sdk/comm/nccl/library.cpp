@@ -13,30 +13,19 @@ using plugin::Missing;
 using plugin::open_library;
 
 Library load_libraries() {
-  constexpr const char* kNccl[] = {"libnccl.so.2"};
-  constexpr const char* kCuda[] = {"libcudart.so.13", "libcudart.so.12"};
   Library api;
-  void* const nccl = open_library("MUSTER_NCCL_LIBRARY", kNccl, "NCCL");
+  void* const nccl = open_library("MUSTER_NCCL_LIBRARY", "libnccl.so.2", plugin::kNcclPackage);
   find(nccl, "ncclGetVersion", api.ncclGetVersion);
   if (api.ncclGetVersion(&api.version) != ncclSuccess || api.version < kOldestVersion)
     throw Missing("NCCL " + version_text(api.version) + " is too old; " + version_text(kOldestVersion) +
                   " is the oldest whose communicators can be aborted safely, 2.28.9 or later is recommended");
-  void* const cuda = open_library("MUSTER_CUDART_LIBRARY", kCuda, "CUDA's runtime");
+  plugin::load_driver(api);
 #define MUSTER_FIND_NCCL(name, arguments) find(nccl, #name, api.name);
 #define MUSTER_FIND_OPTIONAL(name, arguments) find(nccl, #name, api.name, false);
-#define MUSTER_FIND_CUDA(name, arguments) find(cuda, #name, api.name);
-#define MUSTER_FIND_CUDA_OPTIONAL(name, arguments) find(cuda, #name, api.name, false);
   MUSTER_NCCL_REQUIRED(MUSTER_FIND_NCCL)
   MUSTER_NCCL_OPTIONAL(MUSTER_FIND_OPTIONAL)
-  MUSTER_CUDA_REQUIRED(MUSTER_FIND_CUDA)
-  MUSTER_CUDA_OPTIONAL(MUSTER_FIND_CUDA_OPTIONAL)
-  if (void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
-#define MUSTER_FIND_DRIVER(name, arguments) find(driver, #name, api.name);
-    MUSTER_DRIVER_CALLS(MUSTER_FIND_DRIVER)
-  }
   find(nccl, "ncclGetErrorString", api.ncclGetErrorString);
   find(nccl, "ncclGetLastError", api.ncclGetLastError);
-  find(cuda, "cudaGetErrorString", api.cudaGetErrorString);
   return api;
 }
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads NCCL, the CUDA runtime and its driver as tables of function pointers.
+// Loads NCCL and CUDA's driver as tables of function pointers.
 #pragma once
 
 #include "worker_sdk/comm/nccl/nccl_headers.hpp"
-#include "worker_sdk/comm/plugin/nvidia_library.hpp"
-
-#include <cuda.h>
-#include <cuda_runtime_api.h>
+#include "worker_sdk/comm/plugin/cuda_driver.hpp"
 
 #include <string>
 
@@ -51,66 +48,25 @@ constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
   X(ncclGather, (const void*, void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)) \
   X(ncclScatter, (const void*, void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
 
-#define MUSTER_CUDA_REQUIRED(X)                                                       \
-  X(cudaGetDeviceCount, (int*))                                                       \
-  X(cudaDeviceGetPCIBusId, (char*, int, int))                                         \
-  X(cudaGetLastError, ())                                                             \
-  X(cudaDeviceGetStreamPriorityRange, (int*, int*))                                   \
-  X(cudaStreamCreateWithPriority, (cudaStream_t*, unsigned, int))                     \
-  X(cudaStreamDestroy, (cudaStream_t))                                                \
-  X(cudaStreamSynchronize, (cudaStream_t))                                            \
-  X(cudaStreamIsCapturing, (cudaStream_t, cudaStreamCaptureStatus*))                  \
-  X(cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode*))                    \
-  X(cudaEventCreateWithFlags, (cudaEvent_t*, unsigned))                               \
-  X(cudaEventDestroy, (cudaEvent_t))                                                  \
-  X(cudaEventRecord, (cudaEvent_t, cudaStream_t))                                     \
-  X(cudaEventQuery, (cudaEvent_t))                                                    \
-  X(cudaMalloc, (void**, std::size_t))                                                \
-  X(cudaFree, (void*))                                                                \
-  X(cudaMallocAsync, (void**, std::size_t, cudaStream_t))                             \
-  X(cudaFreeAsync, (void*, cudaStream_t))                                             \
-  X(cudaMemcpyAsync, (void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t)) \
-  X(cudaMemsetAsync, (void*, int, std::size_t, cudaStream_t))                         \
-  X(cudaPointerGetAttributes, (cudaPointerAttributes*, const void*))
-
-// This function is used only for notes to the user.
-#define MUSTER_CUDA_OPTIONAL(X) X(cudaDeviceGetAttribute, (int*, cudaDeviceAttr, int))
-
-// These functions are in libcuda.so.1, which comes with the driver; they are null if there is no driver.
-#define MUSTER_DRIVER_CALLS(X)                        \
-  X(cuInit, (unsigned))                               \
-  X(cuDeviceGet, (CUdevice*, int))                    \
-  X(cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice)) \
-  X(cuCtxPushCurrent_v2, (CUcontext))                 \
-  X(cuCtxPopCurrent_v2, (CUcontext*))
-
 using plugin::check;
 using plugin::declared;
 
 #define MUSTER_NCCL_MEMBER(name, arguments) \
   decltype(declared<ncclResult_t arguments>(&::name)) name = nullptr;
-#define MUSTER_CUDA_MEMBER(name, arguments) decltype(declared<cudaError_t arguments>(&::name)) name = nullptr;
-#define MUSTER_DRIVER_MEMBER(name, arguments) decltype(declared<CUresult arguments>(&::name)) name = nullptr;
 
 /// The tables of functions; copied wherever they are needed.
-struct Library {
+struct Library : plugin::CudaDriver {
   MUSTER_NCCL_REQUIRED(MUSTER_NCCL_MEMBER)
   MUSTER_NCCL_OPTIONAL(MUSTER_NCCL_MEMBER)
-  MUSTER_CUDA_REQUIRED(MUSTER_CUDA_MEMBER)
-  MUSTER_CUDA_OPTIONAL(MUSTER_CUDA_MEMBER)
-  MUSTER_DRIVER_CALLS(MUSTER_DRIVER_MEMBER)
   const char* (*ncclGetErrorString)(ncclResult_t) = nullptr;
   const char* (*ncclGetLastError)(ncclComm_t) = nullptr;
-  const char* (*cudaGetErrorString)(cudaError_t) = nullptr;
   int version = 0;  ///< version of NCCL, as NCCL_VERSION() makes it
 };
 
 #undef MUSTER_NCCL_MEMBER
-#undef MUSTER_CUDA_MEMBER
-#undef MUSTER_DRIVER_MEMBER
 
 /// The libraries of this machine, loaded once in the life of the process. Throws Error (unsupported) that
-/// names what is missing. MUSTER_NCCL_LIBRARY and MUSTER_CUDART_LIBRARY name other files.
+/// names what is missing. MUSTER_NCCL_LIBRARY and MUSTER_CUDA_DRIVER_LIBRARY name other files.
 const Library& library();
 
 /// A version for people: "2.28.9".

@@ -20,7 +20,9 @@ namespace {
 std::string advice(const std::string& name) {
   if (name == "gloo") return "install Gloo (Debian: libgloo0) and Muster's backends";
   if (name == "mpi") return "install Open MPI (Debian: libopenmpi3, openmpi-bin) and Muster's backends";
-  if (name == "nccl") return "install NCCL and CUDA's runtime (NVIDIA: libnccl2) and Muster's backends";
+  if (name == "nccl")
+    return "install NCCL (pip install nvidia-nccl-cu12, NVIDIA's libnccl2), a driver of 535 or later and "
+           "Muster's backends";
   return "known backends are shm, gloo, mpi, nccl and hierarchical";
 }
 

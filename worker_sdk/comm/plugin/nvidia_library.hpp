@@ -4,13 +4,9 @@
 // libraries' place.
 #pragma once
 
-#include "muster/error.hpp"
-
-#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -33,31 +29,39 @@ class Missing {
   std::string text_;
 };
 
-/// Opens the first of `names` that can be loaded; a library that the program has loaded already wins, because
-/// its CUDA context is the one to share. The environment's `variable` names another file. Throws Missing,
-/// which says to install `package`.
-inline void* open_library(const char* variable, std::span<const char* const> names, const char* package) {
-  const auto reason = [](const char* otherwise) {
-    const char* const text = dlerror();
-    return std::string(text != nullptr ? text : otherwise);
-  };
-  // The variable is read once, before any of our threads exists.
-  const char* const chosen = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
-  if (chosen != nullptr && *chosen != '\0') {
-    if (void* const handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL)) return handle;
-    throw Missing(std::string(variable) + " names '" + chosen +
-                  "', which cannot be loaded: " + reason("no reason given"));
-  }
-  for (const char* const name : names)
-    if (void* const handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) return handle;
-  std::string reasons;
-  for (const char* const name : names) {
-    if (void* const handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
-    reasons += (reasons.empty() ? "" : "; ") + reason(name);
-  }
-  throw Missing("no " + std::string(names.front()) + " was found (" + reasons + "); install " + package +
-                ", or set " + variable + " to its path");
-}
+/// What to install where a library is missing.
+inline constexpr const char* kDriverPackage = "NVIDIA's driver, to which it belongs";
+inline constexpr const char* kCudnnPackage =
+    "cuDNN 9 (pip install nvidia-cudnn-cu12, or nvidia-cudnn-cu13 with a driver of 580 or later)";
+inline constexpr const char* kNcclPackage =
+    "NCCL (pip install nvidia-nccl-cu12, or nvidia-nccl-cu13 with a driver of 580 or later)";
+
+/// Where libraries are looked for, as the environment of a program says.
+struct LibraryPlaces {
+  std::string library_path;  ///< LD_LIBRARY_PATH
+  std::string virtual_env;   ///< VIRTUAL_ENV
+  std::string conda_prefix;  ///< CONDA_PREFIX
+  std::string path;          ///< PATH, for the Python that a user would start
+  std::string home;          ///< HOME
+  std::string own_library;   ///< path of the object that looks, which may lie in a Python's packages itself
+};
+
+/// Those of this process.
+LibraryPlaces library_places();
+
+/// The file of a library in NVIDIA's Python packages (site-packages/nvidia/*/lib), those first among which
+/// our own lie, then those of the environment that is active, of the Python in PATH, and of the user; ""
+/// where there is none, or where a folder of LD_LIBRARY_PATH has the library, which then wins as the loader
+/// takes it.
+std::string find_in_python_packages(const std::string& name, const LibraryPlaces& places);
+
+/// Opens a library of NVIDIA's: one that the program has loaded already, because its context of CUDA is the
+/// one to share; then as find_in_python_packages() and the system's loader find it. The environment's
+/// `variable` names another file. Throws Missing, which says to install `package`.
+void* open_library(const char* variable, const char* name, const char* package, bool in_packages = true);
+
+/// The file that an open library came from; "" if that cannot be found out.
+std::string path_of(void* library);
 
 /// Finds a function of the library. If the library lacks it, the result is null, or Missing is thrown if the
 /// function is `required`.
@@ -84,47 +88,6 @@ std::variant<Library, Missing> load_or_say_why(Library (*load)()) {
   } catch (const Missing& missing) {
     return missing;
   }
-}
-
-/// The advice about an error of the runtime; "" if its own text says enough.
-inline const char* advice(cudaError_t result) {
-  switch (result) {
-    case cudaErrorInsufficientDriver:
-      return "; without a GPU use another backend, else update NVIDIA's driver, or let MUSTER_CUDART_LIBRARY "
-             "name a runtime of its version";
-    case cudaErrorDevicesUnavailable:
-      return "; another process has the GPU to itself (compute mode, which `nvidia-smi -q -d COMPUTE` "
-             "shows): "
-             "end it, or set the mode to DEFAULT";
-    case cudaErrorMemoryAllocation:
-      return "; `nvidia-smi` lists who holds memory of the GPU";
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorHardwareStackError:
-    case cudaErrorLaunchFailure:
-    case cudaErrorExternalDevice:
-    case cudaErrorUnknown:
-      return "; the GPU or a kernel on it has failed, and this process cannot use it any more: the kernel's "
-             "log "
-             "(`dmesg | grep Xid`) says what happened, `nvidia-smi` whether the GPU still answers";
-    default:
-      return "";
-  }
-}
-
-/// Throws Error (unsupported, out_of_memory or backend), which says what to do next, unless `result` is
-/// cudaSuccess. `what` names the attempt: "cudaMalloc of 5 bytes on device 1".
-template <typename Library>
-void check(const Library& api, cudaError_t result, const std::string& what) {
-  if (result == cudaSuccess) return;
-  (void)api.cudaGetLastError();  // cleared, so that no later call reports the error again
-  ErrorCode code = ErrorCode::backend;
-  if (result == cudaErrorMemoryAllocation) code = ErrorCode::out_of_memory;
-  if (result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver) code = ErrorCode::unsupported;
-  throw Error(code, what + " failed: CUDA error " + std::to_string(static_cast<int>(result)) + ", " +
-                        api.cudaGetErrorString(result) + advice(result));
 }
 
 }  // namespace muster::plugin

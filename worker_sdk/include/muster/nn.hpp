@@ -46,7 +46,7 @@ struct Batch {
 using Fill = std::function<void(const Batch&)>;
 
 enum class Device : std::int32_t { cpu, cuda };
-enum class Precision : std::int32_t { f32, tf32, bf16 };
+enum class Precision : std::int32_t { f32, tf32, bf16, f16 };
 enum class OptimizerKind : std::int32_t { sgd, adam, adamw };
 
 /// An optimizer; names and formulas are those of torch.optim. 0 for a beta or epsilon is its default.

@@ -27,9 +27,6 @@ namespace {
 /// Far beyond what a disk takes for a model; a write that hangs is an error, not a pause.
 constexpr std::chrono::minutes kWriteDeadline{1};
 
-/// What a run can reach, and a number of any kind can hold.
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 50;
-
 void require_same(const std::string& path, const std::string& what, const std::string& theirs,
                   const std::string& ours) {
   if (theirs == ours) return;
@@ -171,6 +168,7 @@ checkpoint::TrainingState Checkpointing::state() {
   state.scalars.set("optimizer", std::string(learner.optimizer_kind()));
   state.scalars.set("train_images", static_cast<std::int64_t>(trainer_.train_images()));
   add_provenance(state.scalars, options_.provenance, run_);
+  if (learner.loss_scale() != LossScale()) add_loss_scale(state.scalars, learner.loss_scale());
   return state;
 }
 
@@ -195,6 +193,7 @@ void Checkpointing::resume(const checkpoint::Checkpoint& from, std::vector<std::
                     ": the rate goes on by images; --global-batch " + std::to_string(then) +
                     " keeps the steps");
   trainer_.set_position(position_of(from, trainer_.train_images()));
+  learner.loss_scale() = loss_scale_of(from);
 }
 
 /// Runs `body` on a rank that reads or writes. Where it throws on one of them, it does on all.
@@ -307,10 +306,16 @@ std::vector<std::string> Checkpointing::read(bool& resumed) {
 
 void Checkpointing::share(bool resumed) {
   Position position = trainer_.position();
-  // Resumed, from the newest of the folder; epoch, step, sample.
-  std::array<std::int64_t, 5> counts = {resumed ? 1 : 0, newest_.empty() ? 0 : 1, position.epoch,
-                                        position.step, static_cast<std::int64_t>(position.sample)};
-  std::array<double, 2> sums = {position.loss, position.correct};
+  // Resumed, from the newest of the folder; epoch, step, sample; steps of the loss scale.
+  LossScale& scale = trainer_.learner().loss_scale();
+  std::array<std::int64_t, 7> counts = {resumed ? 1 : 0,
+                                        newest_.empty() ? 0 : 1,
+                                        position.epoch,
+                                        position.step,
+                                        static_cast<std::int64_t>(position.sample),
+                                        scale.good,
+                                        scale.skipped};
+  std::array<double, 3> sums = {position.loss, position.correct, scale.factor};
   if (group_ != nullptr && group_->size() > 1) {
     group_->broadcast(counts.data(), sizeof counts, 0);
     group_->broadcast(sums.data(), sizeof sums, 0);
@@ -325,6 +330,7 @@ void Checkpointing::share(bool resumed) {
   trainer_.set_position(position);
   if (counts[1] == 1) saved_ = position;
   trainer_.learner().set_steps(position.step);
+  scale = {sums[2], counts[5], counts[6]};
   hook_.share();
 }
 

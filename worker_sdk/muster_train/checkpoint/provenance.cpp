@@ -49,12 +49,34 @@ std::string hash_of(const data::ImageData& data) {
 
 std::string name_of(nn::Precision precision) {
   if (precision == nn::Precision::tf32) return "tf32";
+  if (precision == nn::Precision::f16) return "fp16";
   return precision == nn::Precision::bf16 ? "bf16" : "fp32";
 }
 
 void add_provenance(checkpoint::Scalars& scalars, const Provenance& made, const TrainerOptions& options) {
   if (!made.data.empty()) scalars.set("data", made.data);
   for (auto& [name, value] : facts_of(made, options)) scalars.set(name, std::move(value));
+}
+
+void add_loss_scale(checkpoint::Scalars& scalars, const LossScale& scale) {
+  scalars.set("loss_scale", scale.factor);
+  scalars.set("loss_scale_steps", scale.good);
+  scalars.set("skipped_steps", scale.skipped);
+}
+
+LossScale loss_scale_of(const checkpoint::Checkpoint& from) {
+  const checkpoint::Scalars& scalars = from.manifest.scalars;
+  LossScale scale;
+  if (!scalars.has("loss_scale")) return scale;
+  scale.factor = scalars.number("loss_scale");
+  scale.good = scalars.integer("loss_scale_steps");
+  scale.skipped = scalars.integer("skipped_steps");
+  if (!scale.is_possible(scalars.integer("step")))
+    throw Error(ErrorCode::invalid_argument,
+                "checkpoint " + from.path + " has a loss_scale of " + std::to_string(scale.factor) + ", " +
+                    std::to_string(scale.good) + " steps old, and " + std::to_string(scale.skipped) +
+                    " steps that were left out; take another one");
+  return scale;
 }
 
 std::vector<std::string> compare_provenance(const std::string& path, const checkpoint::Scalars& theirs,

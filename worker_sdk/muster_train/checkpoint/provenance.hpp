@@ -6,6 +6,7 @@
 #include "worker_sdk/muster_train/trainer/trainer.hpp"
 #include "worker_sdk/nn/checkpoint/checkpoint.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,20 @@ struct Provenance {
 /// 16 hexadecimal digits over all images and labels.
 std::string hash_of(const data::ImageData& data);
 
-/// The name of a precision: "fp32", "tf32" or "bf16".
+/// The name of a precision: "fp32", "tf32", "bf16" or "fp16".
 std::string name_of(nn::Precision precision);
 
 /// Adds what compare_provenance() reads.
 void add_provenance(checkpoint::Scalars& scalars, const Provenance& made, const TrainerOptions& options);
+
+/// What a run can reach, and a number of any kind can hold.
+inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 50;
+
+void add_loss_scale(checkpoint::Scalars& scalars, const LossScale& scale);
+
+/// That of a run whose loss was scaled; as at the beginning where it was not. Throws Error (invalid_argument)
+/// for one that cannot be.
+LossScale loss_scale_of(const checkpoint::Checkpoint& from);
 
 /// A sentence for each thing in which this run differs from that of the checkpoint. Throws Error
 /// (invalid_argument) where it has other images, or another precision that nobody asked for. What a

@@ -30,6 +30,7 @@ void Window::add(const StepReport& report) {
   correct += report.step.correct;
   times += report.step.times;
   payload += report.step.payload;
+  if (report.step.skipped) ++skipped;
 }
 
 Score Window::score() const {

@@ -20,6 +20,7 @@ struct Window {
   double correct = 0;         ///< correct answers
   StepTimes times;            ///< times of this rank, summed over the steps
   std::uint64_t payload = 0;  ///< bytes that this rank had to send
+  std::int64_t skipped = 0;   ///< steps that were left out (StepResult::skipped)
   Seconds began{0};
 
   void add(const StepReport& report);

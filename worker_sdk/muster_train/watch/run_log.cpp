@@ -96,6 +96,8 @@ void RunLog::write_window() {
       .add("images_per_second", speed);
   for (const auto& [name, milliseconds] : parts_of(window_)) line.add(name, milliseconds);
   line.add("payload_bytes", static_cast<std::int64_t>(window_.payload) / window_.steps);
+  if (last_.step.loss_scale > 0)
+    line.add("loss_scale", last_.step.loss_scale).add("skipped_steps", window_.skipped);
   write_json(line);
   if (events_) {
     const std::int64_t step = last_.position.step;

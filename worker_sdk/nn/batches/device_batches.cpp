@@ -46,10 +46,12 @@ class FilledDeviceBatches final : public DeviceBatches {
   void prepare(bool training, std::size_t count) override {
     const HostBatch batch = passes_[training ? 1 : 0]->next();
     if (count == 0) return;
-    if (has_ids_ || (format_.type != nn::Precision::bf16 && padded() == channels_))
+    if (has_ids_ || (format_.type == nn::Precision::f32 && padded() == channels_))
       ops_.to_device(inputs_, batch.inputs, count * format_.bytes());
     else if (format_.type == nn::Precision::bf16)
       convert(static_cast<const float*>(batch.inputs), count, as_bf16_);
+    else if (format_.type == nn::Precision::f16)
+      convert(static_cast<const float*>(batch.inputs), count, as_f16_);
     else
       convert(static_cast<const float*>(batch.inputs), count, as_floats_);
     if (labels_ != nullptr) ops_.to_device(labels_, batch.labels, count * sizeof(std::int32_t));
@@ -92,6 +94,7 @@ class FilledDeviceBatches final : public DeviceBatches {
   float* targets_ = nullptr;
   std::vector<float> as_floats_;
   std::vector<nn::gpu::Bf16> as_bf16_;
+  std::vector<nn::gpu::F16> as_f16_;
 };
 
 }  // namespace

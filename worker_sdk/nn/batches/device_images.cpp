@@ -77,6 +77,8 @@ const void* DeviceImages::batch(bool training, std::size_t count) {
   };
   if (format_.type == nn::Precision::bf16)
     run(static_cast<nn::gpu::Bf16*>(batch_));
+  else if (format_.type == nn::Precision::f16)
+    run(static_cast<nn::gpu::F16*>(batch_));
   else
     run(static_cast<float*>(batch_));
   return batch_;

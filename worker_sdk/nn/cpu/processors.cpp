@@ -27,7 +27,7 @@ std::string instruction_set() {
 }
 
 bool supports(Precision precision) {
-  if (precision == Precision::tf32) return false;
+  if (precision == Precision::tf32 || precision == Precision::f16) return false;
   return precision == Precision::f32 || cpu::at_least(dnnl::cpu_isa::avx512_core_bf16);
 }
 

@@ -61,6 +61,8 @@ class Room {
 
   const MapFormat& format() const { return format_; }
 
+  Precision precision() const { return options_.precision; }
+
   bool keeps_weight_copies() const { return options_.keep_weight_copies; }
 
   MapShape shape(const MapExtent& extent) const { return {extent.channels, extent.side, format_}; }

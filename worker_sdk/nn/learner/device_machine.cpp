@@ -79,7 +79,9 @@ class DeviceMachine final : public Machine {
   DeviceMachine(const LearnerTask& task, const Samples& samples, ProcessGroup* group,
                 const std::optional<MicroBatches>& plan, nn::gpu::Ops& ops)
       : options_(task.options),
-        reducer_options_(parallel::with_tree(task.options.reducer)),
+        scales_loss_(task.options.precision == nn::Precision::f16),
+        reducer_options_(scales_loss_ ? with_loss_scale(parallel::with_tree(task.options.reducer))
+                                      : parallel::with_tree(task.options.reducer)),
         group_(group),
         description_(network_of(task.options)),
         spec_(nn::plan_of(description_).spec),
@@ -112,9 +114,12 @@ class DeviceMachine final : public Machine {
     sums_.prepare(layout_, specs, header_);
     const int micro_batches = plan ? plan->count : task.accumulation;
     const std::size_t first_mark = 1 + kMoments * static_cast<std::size_t>(micro_batches);
-    reducer_.emplace(layout_, reducer_options_, options_.optimizer, arenas_, header_, sums_, memory_, ops,
+    reducer_.emplace(layout_, reducer_options_, options_.optimizer, arenas_, header_,
+                     scales_loss_ ? train_score_ + nn::gpu::kTallyOverflow : nullptr, sums_, memory_, ops,
                      micro_batches, first_mark);
   }
+
+  float loss_factor() const override { return loss_factor_; }
 
   void begin_epoch(const BatchPlan& batches, int epoch) override {
     batches_->begin(true, batches);
@@ -125,6 +130,7 @@ class DeviceMachine final : public Machine {
     number_ = number;
     request_ = request;
     parts_.clear();
+    if (scales_loss_) loss_factor_ = loss_scale().of_sum(request.samples);
     began_ = Clock::now();
     ops_.mark(0);
     ops_.run(nn::gpu::SetTally{request.votes.time_is_up ? 1.0 : 0.0, request.votes.told_to_stop ? 1.0 : 0.0,
@@ -172,9 +178,14 @@ class DeviceMachine final : public Machine {
   StepResult finish_step() override {
     const std::vector<double> tally = sum_tally();
     const double* const sums = tally.data() + kTallyNumbers;
-    require_finite_loss(group_, number_, tally[0], sums[0], options_.if_diverged,
-                        [this] { return find_layer(); });
-    return {sums[0], sums[1], static_cast<std::int64_t>(sums[2]), {sums[3] > 0, sums[4] > 0}, {}};
+    require_finite_loss(group_, number_, tally[0], sums[0], advice(), [this] { return find_layer(); });
+    StepResult result = {
+        sums[0], sums[1], static_cast<std::int64_t>(sums[2]), {sums[3] > 0, sums[4] > 0}, {}};
+    if (!scales_loss_) return result;
+    result.skipped = sums[nn::gpu::kTallyOverflow] > 0;
+    result.loss_scale = loss_scale().factor;
+    update_or_throw(loss_scale(), result.skipped, number_, advice());
+    return result;
   }
 
   const StepTiming& timing() override { return reducer_->timing(began_); }
@@ -278,6 +289,10 @@ class DeviceMachine final : public Machine {
     }
   }
 
+  std::string advice() const {
+    return options_.if_diverged + (scales_loss_ ? ", or compute in bf16 or 32 bits" : "");
+  }
+
   void make_optimizer() {
     arenas_.values = values();
     arenas_.step_values = allocate<nn::gpu::StepValues>(ops_, 1, "numbers of a step");
@@ -312,13 +327,16 @@ class DeviceMachine final : public Machine {
     values.epoch = epoch_;
     values.augment = 1;
     values.rate = request_.learning_rate;
+    values.loss_factor = loss_factor_;
+    // Steps that were left out count for nothing.
+    const std::int64_t number = made_of(number_);
     if (options_.optimizer.kind != "sgd") {
-      const auto t = static_cast<double>(number_);
+      const auto t = static_cast<double>(number);
       values.adam_step = static_cast<float>(static_cast<double>(request_.learning_rate) /
                                             (1 - std::pow(options_.optimizer.beta1, t)));
       values.adam_root = static_cast<float>(std::sqrt(1 - std::pow(options_.optimizer.beta2, t)));
     }
-    values.average_share = number_ <= 1 ? 1.0F : static_cast<float>(1 - options_.ema_decay);
+    values.average_share = number <= 1 ? 1.0F : static_cast<float>(1 - options_.ema_decay);
     // A kernel's arguments are copied at its launch, so no memory of ours has to outlive the copy.
     ops_.run(nn::gpu::SetValues{values, arenas_.step_values});
     if (spec_.draws) network_->set_draws(part.draws);
@@ -327,11 +345,13 @@ class DeviceMachine final : public Machine {
   void score_into(std::size_t count, const float* logits, double* sums, float* gradient) {
     const auto samples = static_cast<std::int64_t>(count);
     const auto width = static_cast<int>(spec_.classes);
+    const float* const factor = scales_loss_ ? &arenas_.step_values->loss_factor : nullptr;
     if (description_.loss == nn::Loss::mse)
-      ops_.run(nn::gpu::SquaredError{samples, width, logits, batches_->targets(), losses_, hits_, gradient});
+      ops_.run(nn::gpu::SquaredError{samples, width, logits, batches_->targets(), losses_, hits_, gradient,
+                                     factor});
     else
       ops_.run(nn::gpu::CrossEntropy{samples, width, static_cast<float>(options_.label_smoothing), logits,
-                                     batches_->labels(), losses_, hits_, gradient});
+                                     batches_->labels(), losses_, hits_, gradient, factor});
     ops_.run(nn::gpu::AddScore{samples, losses_, hits_, sums, gradient == nullptr ? nullptr : header_});
   }
 
@@ -381,6 +401,7 @@ class DeviceMachine final : public Machine {
   }
 
   const LearnerOptions options_;
+  const bool scales_loss_;
   const ReducerOptions reducer_options_;
   ProcessGroup* const group_;
   const nn::Description description_;
@@ -403,6 +424,7 @@ class DeviceMachine final : public Machine {
   float* logits_gradient_;
   double* train_score_;
   double* test_score_;
+  float loss_factor_ = 1;  ///< of the step
   std::map<Kind, Recording> recordings_;
   int epoch_ = 0;
   std::int64_t number_ = 0;  ///< of the step

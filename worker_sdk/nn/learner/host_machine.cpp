@@ -112,7 +112,7 @@ class HostMachine final : public Machine {
     request_ = request;
     score_ = {};
     if (replicas_ != nullptr) moved_before_ = replicas_->traffic();
-    optimizer_->set_steps(number - 1);
+    optimizer_->set_steps(made_of(number) - 1);
     optimizer_->begin_step();
   }
 
@@ -240,7 +240,7 @@ class HostMachine final : public Machine {
     // On the reducer's thread a second team of threads would only disturb the one that computes.
     if (std::this_thread::get_id() != own_thread_) nn::set_threads(1);
     optimizer_->step_at(values, gradients, range.begin, range.end, request_.learning_rate, scale);
-    if (average_) average_->update(values, range.begin, range.end, number_);
+    if (average_) average_->update(values, range.begin, range.end, made_of(number_));
   }
 
   /// The values of this rank's own part of a bucket.

@@ -411,7 +411,16 @@ std::vector<float> Learner::gradient(std::size_t parameter) const {
   std::vector<float> values(spec().parameters.at(parameter).elements());
   machine_->memory().read(values.data(), machine_->gradients() + machine_->layout().offsets[parameter],
                           values.size());
+  for (float& value : values) value /= machine_->loss_factor();
   return values;
+}
+
+LossScale& Learner::loss_scale() {
+  return machine_->loss_scale();
+}
+
+bool Learner::has_average() const {
+  return options_.ema_decay > 0 && machine_->made_of(steps_) > 0;
 }
 
 bool Learner::is_in_shards() const {

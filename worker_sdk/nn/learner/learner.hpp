@@ -7,6 +7,7 @@
 #include "worker_sdk/nn/batches/samples.hpp"
 #include "worker_sdk/nn/data/batch_loader.hpp"
 #include "worker_sdk/nn/description.hpp"
+#include "worker_sdk/nn/learner/loss_scale.hpp"
 #include "worker_sdk/nn/learner/model_tensors.hpp"
 #include "worker_sdk/nn/learner/step_profile.hpp"
 #include "worker_sdk/nn/learner/trace.hpp"
@@ -101,6 +102,8 @@ struct StepResult {
   Votes votes;
   StepTimes times;
   std::uint64_t payload = 0;  ///< bytes that this rank had to send (Traffic::payload)
+  bool skipped = false;       ///< a gradient was too large for fp16, and parameters are as before
+  double loss_scale = 0;      ///< that of the step (LossScale); 0: the loss is not scaled
 };
 
 struct Score {
@@ -203,6 +206,9 @@ class Learner {
 
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
+  /// How the loss is scaled in fp16, and steps left out; a run that goes on sets it, on all ranks alike.
+  LossScale& loss_scale();
+
   const char* optimizer_kind() const { return options_.optimizer.kind.c_str(); }
 
   const nn::ModelSpec& spec() const;
@@ -231,7 +237,7 @@ class Learner {
   void account_units(unsigned parts, StepTimes& times);
   void swap_average();
 
-  bool has_average() const { return options_.ema_decay > 0 && steps_ > 0; }
+  bool has_average() const;
 
   nn::DropoutKey draws(unsigned place, std::size_t samples) const;
   const float* test_logits(std::size_t count);

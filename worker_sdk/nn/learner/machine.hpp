@@ -4,6 +4,7 @@
 #pragma once
 
 #include "worker_sdk/nn/learner/learner.hpp"
+#include "worker_sdk/nn/learner/loss_scale.hpp"
 #include "worker_sdk/nn/loss.hpp"
 #include "worker_sdk/parallel/bucket_reducer.hpp"
 #include "worker_sdk/parallel/memory.hpp"
@@ -88,6 +89,15 @@ class Machine {
   /// Those of the last step, summed over samples and ranks. Not where there are shards.
   const float* gradients() const { return gradients_; }
 
+  /// How the loss is scaled in fp16; in each precision the steps that were left out.
+  LossScale& loss_scale() { return loss_scale_; }
+
+  /// Of so many steps those that were not left out.
+  std::int64_t made_of(std::int64_t steps) const { return steps - loss_scale_.skipped; }
+
+  /// What the gradients of the last step are a multiple by; 1 leaves the bits as they are.
+  virtual float loss_factor() const { return 1; }
+
   /// Where there are shards: arenas of them.
   const std::vector<State>& states() const { return states_; }
 
@@ -166,6 +176,7 @@ class Machine {
   const float* gradients_ = nullptr;
   float* running_ = nullptr;
   std::size_t running_floats_ = 0;
+  LossScale loss_scale_;
 };
 
 /// The network that the options name.

@@ -22,6 +22,25 @@ namespace {
 /// In the metadata of a file that has all: steps that were made.
 constexpr const char* kSteps = "muster.steps";
 
+/// And how the loss is scaled: the factor, steps since it changed, steps that were left out.
+constexpr const char* kLossScale = "muster.loss_scale";
+
+std::string text_of(const LossScale& scale) {
+  std::ostringstream text;
+  text.precision(17);
+  text << scale.factor << " " << scale.good << " " << scale.skipped;
+  return text.str();
+}
+
+LossScale loss_scale_of(const std::string& text, std::int64_t steps, const std::string& path) {
+  LossScale scale;
+  std::istringstream numbers(text);
+  if (!(numbers >> scale.factor >> scale.good >> scale.skipped) || !scale.is_possible(steps))
+    throw Error(ErrorCode::invalid_argument,
+                path + " says that the loss is scaled by '" + text + "'; take another file");
+  return scale;
+}
+
 /// What must be the same on all ranks, a line for each.
 std::string description_of(const SessionOptions& options) {
   const LearnerOptions& o = options.learner;
@@ -179,6 +198,8 @@ void Session::save(const std::string& path, bool all) {
       const auto state = views(learner_->state_tensors());
       tensors.insert(tensors.end(), state.begin(), state.end());
       metadata[kSteps] = std::to_string(learner_->steps());
+      if (const LossScale& scale = learner_->loss_scale(); scale != LossScale())
+        metadata[kLossScale] = text_of(scale);
     }
     checkpoint::write_safetensors(path, tensors, metadata);
   });
@@ -186,6 +207,7 @@ void Session::save(const std::string& path, bool all) {
 
 bool Session::load(const std::string& path) {
   std::int64_t steps = -1;
+  LossScale scale;
   on_first([&] {
     const checkpoint::TensorFiles file{checkpoint::SafetensorsFile(path)};
     auto to = destinations(learner_->model_tensors());
@@ -194,6 +216,8 @@ bool Session::load(const std::string& path) {
       const auto state = destinations(learner_->state_tensors());
       to.insert(to.end(), state.begin(), state.end());
       steps = parse_number<std::int64_t>(found->second).value_or(-1);
+      const auto scaled = file.metadata().find(kLossScale);
+      if (scaled != file.metadata().end()) scale = loss_scale_of(scaled->second, steps, path);
       if (steps < 0)
         throw Error(ErrorCode::invalid_argument,
                     path + " says that " + found->second + " steps were made; take another file");
@@ -201,9 +225,14 @@ bool Session::load(const std::string& path) {
     checkpoint::fill(file, to);
   });
   together("loading " + path, [&] {
-    if (shape_.ranks > 1) group_->broadcast(&steps, sizeof(steps), 0);
+    if (shape_.ranks > 1) {
+      group_->broadcast(&steps, sizeof(steps), 0);
+      group_->broadcast(&scale, sizeof(scale), 0);
+    }
     learner_->share_state();
-    if (steps >= 0) learner_->set_steps(steps);
+    if (steps < 0) return;
+    learner_->set_steps(steps);
+    learner_->loss_scale() = scale;
   });
   return steps >= 0;
 }

@@ -17,15 +17,18 @@
 
 namespace muster::nn {
 
-/// Whether none of them is an infinity or not a number. Elements of two bytes are bf16, others floats.
-inline bool all_finite(const void* values, std::size_t count, std::size_t element_bytes) {
+/// Whether none of them is an infinity or not a number. Elements of two bytes are of the precision, others
+/// floats.
+inline bool all_finite(const void* values, std::size_t count, std::size_t element_bytes,
+                       Precision precision) {
   if (element_bytes == sizeof(float)) {
     const auto* floats = static_cast<const float*>(values);
     return std::all_of(floats, floats + count, [](float v) { return std::isfinite(v); });
   }
   // An exponent of all ones is an infinity or not a number.
   const auto* bits = static_cast<const std::uint16_t*>(values);
-  return std::all_of(bits, bits + count, [](std::uint16_t b) { return (b & 0x7F80U) != 0x7F80U; });
+  const std::uint16_t ones = precision == Precision::f16 ? 0x7C00U : 0x7F80U;
+  return std::all_of(bits, bits + count, [ones](std::uint16_t b) { return (b & ones) != ones; });
 }
 
 template <LayerSet Layers>
@@ -237,7 +240,7 @@ class ListNetwork final : public Network {
       if (!name.empty()) return;
       const std::size_t count = static_cast<std::size_t>(pass_.batch) * result.per_image;
       const void* const values = room_.on_host(result.data, count * result.element_bytes, copy);
-      if (!all_finite(values, count, result.element_bytes)) name = result.layer;
+      if (!all_finite(values, count, result.element_bytes, room_.precision())) name = result.layer;
     };
     segments_.each_result(watch, images_, pass_);
     return name;

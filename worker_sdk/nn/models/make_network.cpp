@@ -26,11 +26,12 @@ std::unique_ptr<Network> make_network(std::string_view model, const NetworkOptio
 
 std::unique_ptr<Network> make_network(const Description& description, const NetworkOptions& options) {
   Plan plan = plan_of(description);
-  if (options.precision == Precision::tf32)
+  if (options.precision == Precision::tf32 || options.precision == Precision::f16)
     throw Error(
         ErrorCode::unsupported,
-        "tf32 is a precision of GPUs, and this network is computed by processors; use fp32 or bf16, or "
-        "train on a GPU");
+        std::string(options.precision == Precision::tf32 ? "tf32" : "fp16") +
+            " is a precision of GPUs, and this network is computed by processors; use fp32 or bf16, or "
+            "train on a GPU");
   if (!supports(options.precision))
     throw Error(ErrorCode::unsupported,
                 "this processor has no instructions for bf16 (AVX512-BF16 or AMX); use fp32");

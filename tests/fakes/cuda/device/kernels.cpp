@@ -30,6 +30,7 @@ void run(const void* argument, int blocks, int threads) {
 #define FAKE_KERNEL(K, name) {"muster_" #name, sizeof(gpu::K), gpu::threads_of<gpu::K>(), &run<gpu::K>},
 
 using gpu::Bf16;
+using gpu::F16;
 constexpr Kernel kKernels[] = {MUSTER_GPU_KERNELS(FAKE_KERNEL)};
 
 }  // namespace
@@ -50,7 +51,7 @@ gpu::ConvolutionCall call_of(const Convolution& c) {
   gpu::ConvolutionCall call{};
   call.shape = {c.in, c.out, c.side, c.kernel, c.stride, c.padding};
   call.images = c.images;
-  call.bf16 = c.bf16 != 0;
+  call.element = static_cast<gpu::Element>(c.element);
   switch (c.result) {
     case Convolution::Result::output:
       call.direction = gpu::Direction::forward;
@@ -107,8 +108,8 @@ gpu::MultiplyCall call_of(const Product& p) {
   call.result = const_cast<void*>(p.c.data);
   call.result_row = p.c.row;
   call.result_batch = p.c.batch;
-  call.bf16 = p.bf16 != 0;
-  call.bf16_result = p.bf16_result != 0;
+  call.element = static_cast<gpu::Element>(p.element);
+  call.result_element = static_cast<gpu::Element>(p.result_element);
   return call;
 }
 
@@ -130,13 +131,27 @@ void multiply(const Product& product) {
   const gpu::MultiplyCall call = call_of(product);
   gpu::multiply_by_definition(call);
   if (product.factor == 1) return;
-  call.bf16_result ? scale<Bf16>(call, product.factor) : scale<float>(call, product.factor);
+  switch (product.result_element) {
+    case Element::f32:
+      return scale<float>(call, product.factor);
+    case Element::bf16:
+      return scale<Bf16>(call, product.factor);
+    case Element::f16:
+      return scale<F16>(call, product.factor);
+  }
 }
 
 void convolve(const Convolution& convolution) {
   // A plan may write all of the workspace that it asked for.
   if (convolution.workspace_bytes > 0) std::memset(convolution.workspace, 0xff, convolution.workspace_bytes);
-  convolution.bf16 != 0 ? convolve_as<Bf16>(convolution) : convolve_as<float>(convolution);
+  switch (convolution.element) {
+    case Element::f32:
+      return convolve_as<float>(convolution);
+    case Element::bf16:
+      return convolve_as<Bf16>(convolution);
+    case Element::f16:
+      return convolve_as<F16>(convolution);
+  }
 }
 
 }  // namespace fake

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fake_device: what a GPU is to the fake of CUDA. It has the memory of its device at the addresses where the
 // program has it, and nothing else, so a kernel that touches anything else ends this process; the program
-// then gets cudaErrorIllegalAddress, as from a GPU. It ends with the program's end of the socket.
+// then gets CUDA_ERROR_ILLEGAL_ADDRESS, as from a GPU. It ends with the program's end of the socket.
 #include "tests/fakes/cuda/device/kernels.hpp"
 
 #include <sys/mman.h>

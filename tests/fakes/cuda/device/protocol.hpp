@@ -12,6 +12,9 @@ enum class Order : std::uint32_t { map, unmap, find_kernel, launch, convolve, mu
 
 constexpr std::size_t kArgumentBytes = 1024;
 
+/// The type of numbers, in the order of nn::gpu::Element.
+enum class Element : std::uint32_t { f32, bf16, f16 };
+
 /// A convolution of square images, cross-correlated, with channels innermost in all maps and weights.
 struct Convolution {
   enum class Result : std::uint32_t { output, input_gradient, weight_gradient };
@@ -19,7 +22,7 @@ struct Convolution {
   Result result;
   std::int32_t in, out, side, kernel, stride, padding;
   std::int64_t images;
-  std::uint32_t bf16;
+  Element element;
   float factor;  ///< of the result: 1, or something else where a plan is one that must not be chosen
   const void* x;
   const void* w;
@@ -37,7 +40,7 @@ struct Product {
 
   std::int64_t batches, m, n, k;
   Matrix a, b, c;  ///< c = a * b
-  std::uint32_t bf16, bf16_result;
+  Element element, result_element;
   float factor;  ///< as of a convolution
   void* workspace;
   std::uint64_t workspace_bytes;

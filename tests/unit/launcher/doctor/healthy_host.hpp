@@ -27,6 +27,7 @@ inline HostFacts healthy() {
   facts.python.torch = "2.4.1+cu121";
   facts.python.torch_cuda = "12.1";
   facts.python.nccl = "2.28.9";
+  facts.found_cudnn = {"9.1.0", "12.4", "/p/libcudnn.so.9"};
   facts.network = {"n1", "10.0.0.5", "eth0", 9000, ""};
   facts.folders = {{"/dev/shm", "", 8 * kGiB, 8 * kGiB, true, ""},
                    {"/tmp", "", 90 * kGiB, 50 * kGiB, true, ""}};

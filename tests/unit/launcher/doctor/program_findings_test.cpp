@@ -49,11 +49,17 @@ TEST_CASE("GPUs and NCCL") {
       {"GPUs", Verdict::ok, "none", "", [](F& f) { f.gpu = {}; }},
       {"NCCL", kNote, "2.21.5 of torch", "2.28.7", [](F& f) { f.python.nccl = "2.21.5"; }},
       {"NCCL", kNote, "not found", "libnccl.so.2", [](F& f) { f.python.nccl = ""; }},
-      {"NCCL", Verdict::ok, "2.29.1 (libnccl.so.2)", "",
+      {"NCCL", Verdict::ok, "2.29.1 (/p/libnccl.so.2)", "",
        [](F& f) {
          f.python.nccl = "";
-         f.nccl_library = "2.29.1";
+         f.found_nccl = {"2.29.1", "", "/p/libnccl.so.2"};
        }},
+      {"cuDNN", Verdict::ok, "9.1.0 for CUDA 12.4 (/p/libcudnn.so.9)", "", [](F&) {}},
+      {"cuDNN", kNote, "9.19.0 for CUDA 13.0", "the driver here serves CUDA 12.4",
+       [](F& f) {
+         f.found_cudnn = {"9.19.0", "13.0", "/p"};
+       }},
+      {"cuDNN", kNote, "not found", "pip install nvidia-cudnn-cu12", [](F& f) { f.found_cudnn = {}; }},
   });
 }
 

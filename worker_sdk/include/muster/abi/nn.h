@@ -63,7 +63,9 @@ typedef int32_t muster_nn_precision;
 enum {
   MUSTER_NN_F32 = 0,
   MUSTER_NN_TF32 = 1, /* on GPUs only */
-  MUSTER_NN_BF16 = 2  /* MUSTER_E_UNSUPPORTED on a processor without instructions for it */
+  MUSTER_NN_BF16 = 2, /* MUSTER_E_UNSUPPORTED on a processor without instructions for it */
+  MUSTER_NN_F16 =
+      3 /* on GPUs only; the loss is scaled, and a step whose gradients are too large is left out */
 };
 
 /* Names and formulas are PyTorch's: torch.optim.SGD, Adam, AdamW. Weight decay leaves out biases and norms,

@@ -16,9 +16,9 @@ constexpr std::int64_t kYId = 'y';
 using Extents = std::array<std::int64_t, 4>;
 
 /// Extents are named images (or outputs), channels, height, width; in memory the channels are innermost.
-void describe_map(Descriptor& tensor, std::int64_t id, bool bf16, const Extents& extents) {
+void describe_map(Descriptor& tensor, std::int64_t id, Element element, const Extents& extents) {
   const Extents strides = {extents[1] * extents[2] * extents[3], 1, extents[1] * extents[3], extents[1]};
-  describe_tensor(tensor, id, bf16, extents, strides);
+  describe_tensor(tensor, id, element, extents, strides);
 }
 
 void describe_convolution(Descriptor& convolution, const ConvolutionShape& shape) {
@@ -81,10 +81,7 @@ std::string text_of(const ConvolutionCall& call) {
          std::to_string(call.images) + " images of " + std::to_string(s.side) + " x " +
          std::to_string(s.side) + " x " + std::to_string(s.in) + " to " + std::to_string(s.out) +
          " channels, " + std::to_string(s.kernel) + " x " + std::to_string(s.kernel) + " at stride " +
-         std::to_string(s.stride) +
-         (call.bf16   ? ", bf16"
-          : call.tf32 ? ", tf32"
-                      : ", f32");
+         std::to_string(s.stride) + ", " + text_of(call.element, call.tf32);
 }
 
 }  // namespace
@@ -110,9 +107,9 @@ ConvolutionOperation::ConvolutionOperation(const Library& api, const Convolution
       operation_(api, names_of(call.direction).operation) {
   const ConvolutionShape& s = call.shape;
   const std::int64_t out = s.out_side();
-  describe_map(x_, kXId, call.bf16, {call.images, s.in, s.side, s.side});
-  describe_map(w_, kWId, call.bf16, {s.out, s.in, s.kernel, s.kernel});
-  describe_map(y_, kYId, call.bf16, {call.images, s.out, out, out});
+  describe_map(x_, kXId, call.element, {call.images, s.in, s.side, s.side});
+  describe_map(w_, kWId, call.element, {s.out, s.in, s.kernel, s.kernel});
+  describe_map(y_, kYId, call.element, {call.images, s.out, out, out});
   describe_convolution(convolution_, s);
   const Names names = names_of(call.direction);
   const float one = 1;
@@ -136,8 +133,8 @@ void Convolutions::run(const ConvolutionCall& call) {
 
 bool Convolutions::try_run(const ConvolutionCall& call) {
   const ConvolutionShape& s = call.shape;
-  const Key key = {call.direction, s.in,      s.out,    s.side, s.kernel, s.stride * 16 + s.padding,
-                   call.images,    call.bf16, call.tf32};
+  const Key key = {call.direction, s.in,         s.out,    s.side, s.kernel, s.stride * 16 + s.padding,
+                   call.images,    call.element, call.tf32};
   return plans_.run<ConvolutionOperation>(known_[key], call, places_of(call),
                                           [&call] { return text_of(call); });
 }

@@ -41,7 +41,7 @@ class Convolutions {
   bool try_run(const ConvolutionCall& call);
 
  private:
-  using Key = std::tuple<Direction, int, int, int, int, int, std::int64_t, bool, bool>;
+  using Key = std::tuple<Direction, int, int, int, int, int, std::int64_t, Element, bool>;
 
   const Plans& plans_;
   std::map<Key, std::optional<Plans::Chosen>> known_;

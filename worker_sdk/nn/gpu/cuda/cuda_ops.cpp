@@ -5,6 +5,7 @@
 #include "worker_sdk/nn/gpu/cuda/image.hpp"
 #include "worker_sdk/nn/gpu/cuda/library.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,32 +24,32 @@ constexpr const char* kNames[] = {
 
 class CudaGraph final : public Graph {
  public:
-  CudaGraph(const Library& api, cudaGraph_t graph, cudaStream_t stream) : api_(api), stream_(stream) {
+  CudaGraph(const Library& api, CUgraph graph, CUstream stream) : api_(api), stream_(stream) {
     // Without the flag all kernels of a graph have the priority of the stream that it is launched onto.
-    const cudaError_t result =
-        api_.cudaGraphInstantiate(&exec_, graph, cudaGraphInstantiateFlagUseNodePriority);
-    (void)api_.cudaGraphDestroy(graph);
-    if (result != cudaSuccess) (void)api_.cudaGetLastError();
+    const CUresult result =
+        api_.cuGraphInstantiateWithFlags(&exec_, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
+    (void)api_.cuGraphDestroy(graph);
     check(api_, result, "making a graph of a step");
   }
 
-  ~CudaGraph() override { (void)api_.cudaGraphExecDestroy(exec_); }
+  ~CudaGraph() override { (void)api_.cuGraphExecDestroy(exec_); }
 
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
-  void launch() override { check(api_, api_.cudaGraphLaunch(exec_, stream_), "launching a step"); }
+  void launch() override { check(api_, api_.cuGraphLaunch(exec_, stream_), "launching a step"); }
 
  private:
   const Library& api_;
-  const cudaStream_t stream_;
-  cudaGraphExec_t exec_ = nullptr;
+  const CUstream stream_;
+  CUgraphExec exec_ = nullptr;
 };
 
 const Library& on_device(int device) {
   const Library& api = library();
   require_device(api, device);
-  check(api, api.cudaSetDevice(device), "choosing device " + std::to_string(device));
+  check(api, api.cuCtxSetCurrent(plugin::primary_context(api, device)),
+        "choosing device " + std::to_string(device));
   return api;
 }
 
@@ -59,12 +60,12 @@ Streams::Streams(const Library& api, int device) : api_(api) {
   int least = 0;
   int greatest = 0;
   try {
-    check(api, api.cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities" + on);
-    check(api, api.cudaStreamCreateWithPriority(&main, cudaStreamNonBlocking, least), "making a stream" + on);
-    check(api, api.cudaStreamCreateWithPriority(&side, cudaStreamNonBlocking, greatest),
+    check(api, api.cuCtxGetStreamPriorityRange(&least, &greatest), "asking for priorities" + on);
+    check(api, api.cuStreamCreateWithPriority(&main, CU_STREAM_NON_BLOCKING, least), "making a stream" + on);
+    check(api, api.cuStreamCreateWithPriority(&side, CU_STREAM_NON_BLOCKING, greatest),
           "making a stream" + on);
-    check(api, api.cudaEventCreateWithFlags(&forked, cudaEventDisableTiming), "making an event" + on);
-    check(api, api.cudaEventCreateWithFlags(&joined, cudaEventDisableTiming), "making an event" + on);
+    check(api, api.cuEventCreate(&forked, CU_EVENT_DISABLE_TIMING), "making an event" + on);
+    check(api, api.cuEventCreate(&joined, CU_EVENT_DISABLE_TIMING), "making an event" + on);
   } catch (...) {
     free_all();
     throw;
@@ -76,14 +77,18 @@ Streams::~Streams() {
 }
 
 void Streams::free_all() {
-  if (joined != nullptr) (void)api_.cudaEventDestroy(joined);
-  if (forked != nullptr) (void)api_.cudaEventDestroy(forked);
-  if (side != nullptr) (void)api_.cudaStreamDestroy(side);
-  if (main != nullptr) (void)api_.cudaStreamDestroy(main);
+  if (joined != nullptr) (void)api_.cuEventDestroy(joined);
+  if (forked != nullptr) (void)api_.cuEventDestroy(forked);
+  if (side != nullptr) (void)api_.cuStreamDestroy(side);
+  if (main != nullptr) (void)api_.cuStreamDestroy(main);
 }
 
 CudaOps::CudaOps(int device, bool autotune)
-    : api_(on_device(device)), device_(device), streams_(api_, device), stream_(streams_.main) {
+    : api_(on_device(device)),
+      device_(device),
+      context_(plugin::primary_context(api_, device)),
+      streams_(api_, device),
+      stream_(streams_.main) {
   try {
     load_kernels();
     void* workspace = allocate(kWorkspaceBytes, "workspace");
@@ -91,36 +96,41 @@ CudaOps::CudaOps(int device, bool autotune)
     convolutions_ = std::make_unique<Convolutions>(*plans_);
     multiplications_ = std::make_unique<Multiplications>(*plans_);
   } catch (...) {
-    for (void* piece : memory_) (void)api_.cudaFree(piece);
-    if (kernels_ != nullptr) (void)api_.cudaLibraryUnload(kernels_);
+    for (void* piece : memory_) (void)api_.cuMemFree(plugin::number_of(piece));
+    if (kernels_ != nullptr) (void)api_.cuModuleUnload(kernels_);
     throw;
   }
 }
 
 CudaOps::~CudaOps() {
-  (void)api_.cudaStreamSynchronize(streams_.side);
-  (void)api_.cudaStreamSynchronize(streams_.main);
-  for (const cudaEvent_t mark : marks_)
-    if (mark != nullptr) (void)api_.cudaEventDestroy(mark);
+  // Whichever thread ends it, as a collector of garbage may on one of its own.
+  const bool pushed = api_.cuCtxPushCurrent(context_) == CUDA_SUCCESS;
+  (void)api_.cuStreamSynchronize(streams_.side);
+  (void)api_.cuStreamSynchronize(streams_.main);
+  for (const CUevent mark : marks_)
+    if (mark != nullptr) (void)api_.cuEventDestroy(mark);
   multiplications_.reset();
   convolutions_.reset();
   plans_.reset();
-  for (void* piece : memory_) (void)api_.cudaFree(piece);
-  (void)api_.cudaLibraryUnload(kernels_);
+  for (void* piece : memory_) (void)api_.cuMemFree(plugin::number_of(piece));
+  (void)api_.cuModuleUnload(kernels_);
+  CUcontext former = nullptr;
+  if (pushed) (void)api_.cuCtxPopCurrent(&former);
 }
 
 void CudaOps::load_kernels() {
-  check(api_, api_.cudaLibraryLoadData(&kernels_, kernel_image(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-        "loading our kernels (they are built for compute capability 7.5, 8.0, 9.0 and, through PTX, later)");
+  const KernelImage& image = choose_image(kernel_images(), capability_of(api_, device_));
+  check(api_, api_.cuModuleLoadData(&kernels_, image.data), "loading our kernels for " + image.target());
   for (std::size_t i = 0; i < entries_.size(); ++i)
-    check(api_, api_.cudaLibraryGetKernel(&entries_[i], kernels_, kNames[i]),
+    check(api_, api_.cuModuleGetFunction(&entries_[i], kernels_, kNames[i]),
           std::string("looking for the kernel ") + kNames[i]);
 }
 
 void* CudaOps::allocate(std::size_t bytes, const char* what) {
-  void* memory = nullptr;
-  check(api_, api_.cudaMalloc(&memory, bytes),
+  CUdeviceptr taken = 0;
+  check(api_, api_.cuMemAlloc(&taken, std::max<std::size_t>(bytes, 1)),
         "taking " + std::to_string(bytes) + " bytes for " + what + " (a smaller batch takes less)");
+  void* const memory = plugin::address_of(taken);
   memory_.push_back(memory);
   allocated_ += bytes;
   clear(memory, bytes);
@@ -130,20 +140,20 @@ void* CudaOps::allocate(std::size_t bytes, const char* what) {
 std::size_t CudaOps::free_bytes() const {
   std::size_t free = 0;
   std::size_t total = 0;
-  return api_.cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+  return api_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : 0;
 }
 
 void CudaOps::clear(void* memory, std::size_t bytes) {
-  check(api_, api_.cudaMemsetAsync(memory, 0, bytes, stream_), "clearing memory");
+  check(api_, api_.cuMemsetD8Async(plugin::number_of(memory), 0, bytes, stream_), "clearing memory");
 }
 
 void CudaOps::to_device(void* to, const void* from, std::size_t bytes) {
-  check(api_, api_.cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to the GPU");
+  check(api_, api_.cuMemcpyHtoDAsync(plugin::number_of(to), from, bytes, stream_), "copying to the GPU");
   synchronize();
 }
 
 void CudaOps::from_device(void* to, const void* from, std::size_t bytes) {
-  check(api_, api_.cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from the GPU");
+  check(api_, api_.cuMemcpyDtoHAsync(to, plugin::number_of(from), bytes, stream_), "copying from the GPU");
   synchronize();
 }
 
@@ -155,10 +165,11 @@ void CudaOps::convolve(const ConvolutionCall& call) {
 /// and one engine rounds 32-bit floats to TF32 without a note that says so (cuDNN 9.19 on an H100). Those for
 /// convolutions have others, whose notes are true.
 void CudaOps::multiply(const MultiplyCall& call) {
-  if ((call.bf16 || call.tf32) && multiplications_->try_run(call)) return;
+  const bool on_tensor_cores = call.element != Element::f32 || call.tf32;
+  if (on_tensor_cores && multiplications_->try_run(call)) return;
   const std::optional<ConvolutionCall> convolution = as_convolution(call);
   if (convolution && convolutions_->try_run(*convolution)) return;
-  if (call.bf16 || call.tf32 || convolution) note_fallback(call);
+  if (on_tensor_cores || convolution) note_fallback(call);
   multiply_by_kernel(*this, call);
 }
 
@@ -173,14 +184,14 @@ void CudaOps::launch(KernelNumber number, const void* kernel, const Grid& grid) 
   const auto place = static_cast<std::size_t>(number);
   void* arguments[] = {const_cast<void*>(kernel)};
   check(api_,
-        api_.cudaLaunchKernel(entries_.at(place), dim3(static_cast<unsigned>(grid.blocks)),
-                              dim3(static_cast<unsigned>(grid.threads)), arguments, 0, stream_),
+        api_.cuLaunchKernel(entries_.at(place), static_cast<unsigned>(grid.blocks), 1, 1,
+                            static_cast<unsigned>(grid.threads), 1, 1, 0, stream_, arguments, nullptr),
         std::string("launching ") + kNames[place]);
 }
 
 void CudaOps::on_side(const std::function<void(void*)>& work) {
-  check(api_, api_.cudaEventRecord(streams_.forked, streams_.main), "recording an event");
-  check(api_, api_.cudaStreamWaitEvent(streams_.side, streams_.forked, 0), "ordering streams");
+  check(api_, api_.cuEventRecord(streams_.forked, streams_.main), "recording an event");
+  check(api_, api_.cuStreamWaitEvent(streams_.side, streams_.forked, 0), "ordering streams");
   stream_ = streams_.side;
   try {
     work(streams_.side);
@@ -192,55 +203,54 @@ void CudaOps::on_side(const std::function<void(void*)>& work) {
 }
 
 void CudaOps::join_side() {
-  check(api_, api_.cudaEventRecord(streams_.joined, streams_.side), "recording an event");
-  check(api_, api_.cudaStreamWaitEvent(streams_.main, streams_.joined, 0), "ordering streams");
+  check(api_, api_.cuEventRecord(streams_.joined, streams_.side), "recording an event");
+  check(api_, api_.cuStreamWaitEvent(streams_.main, streams_.joined, 0), "ordering streams");
 }
 
 std::unique_ptr<Graph> CudaOps::capture(const std::function<void()>& work) {
-  check(api_, api_.cudaStreamBeginCapture(streams_.main, cudaStreamCaptureModeThreadLocal),
+  check(api_, api_.cuStreamBeginCapture(streams_.main, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
         "beginning to record a step");
-  cudaGraph_t graph = nullptr;
+  CUgraph graph = nullptr;
   recording_ = true;
   try {
     work();
     recording_ = false;
   } catch (...) {
     recording_ = false;
-    (void)api_.cudaStreamEndCapture(streams_.main, &graph);
-    if (graph != nullptr) (void)api_.cudaGraphDestroy(graph);
-    (void)api_.cudaGetLastError();
+    (void)api_.cuStreamEndCapture(streams_.main, &graph);
+    if (graph != nullptr) (void)api_.cuGraphDestroy(graph);
     throw;
   }
-  const cudaError_t result = api_.cudaStreamEndCapture(streams_.main, &graph);
-  if (result != cudaSuccess) (void)api_.cudaGetLastError();
+  const CUresult result = api_.cuStreamEndCapture(streams_.main, &graph);
   check(api_, result, "recording a step");
   return std::make_unique<CudaGraph>(api_, graph, streams_.main);
 }
 
 void CudaOps::mark(std::size_t number) {
   if (number >= marks_.size()) marks_.resize(number + 1);
-  cudaEvent_t& event = marks_[number];
-  if (event == nullptr)
-    check(api_, api_.cudaEventCreateWithFlags(&event, cudaEventDefault), "making an event");
+  CUevent& event = marks_[number];
+  if (event == nullptr) check(api_, api_.cuEventCreate(&event, CU_EVENT_DEFAULT), "making an event");
   // Without the flag the event would be a dependency within the graph, which no launch records.
-  check(api_, api_.cudaEventRecordWithFlags(event, stream_, recording_ ? cudaEventRecordExternal : 0U),
+  check(api_,
+        api_.cuEventRecordWithFlags(event, stream_,
+                                    recording_ ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT),
         "recording an event");
 }
 
 std::chrono::nanoseconds CudaOps::between(std::size_t from, std::size_t to) {
   float milliseconds = 0;
-  check(api_, api_.cudaEventElapsedTime(&milliseconds, marks_.at(from), marks_.at(to)),
+  check(api_, api_.cuEventElapsedTime(&milliseconds, marks_.at(from), marks_.at(to)),
         "asking for the time between two events");
   return std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6));
 }
 
 void CudaOps::synchronize() {
-  check(api_, api_.cudaStreamSynchronize(stream_), "waiting for the GPU");
+  check(api_, api_.cuStreamSynchronize(stream_), "waiting for the GPU");
 }
 
 void CudaOps::require_working() {
-  const cudaError_t state = api_.cudaStreamQuery(streams_.main);
-  if (state != cudaErrorNotReady) check(api_, state, "device " + std::to_string(device_));
+  const CUresult state = api_.cuStreamQuery(streams_.main);
+  if (state != CUDA_ERROR_NOT_READY) check(api_, state, "device " + std::to_string(device_));
 }
 
 }  // namespace muster::nn::gpu

@@ -24,10 +24,10 @@ class Streams {
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
 
-  cudaStream_t main = nullptr;
-  cudaStream_t side = nullptr;  ///< has the highest priority, for work that other ranks wait for
-  cudaEvent_t forked = nullptr;
-  cudaEvent_t joined = nullptr;
+  CUstream main = nullptr;
+  CUstream side = nullptr;  ///< has the highest priority, for work that other ranks wait for
+  CUevent forked = nullptr;
+  CUevent joined = nullptr;
 
  private:
   void free_all();
@@ -35,7 +35,7 @@ class Streams {
   const Library& api_;
 };
 
-/// Ops on a GPU. One thread, whose device it sets.
+/// Ops on a GPU. One thread, to which it gives the device's primary context.
 class CudaOps final : public Ops {
  public:
   /// Throws as library() and require_device(). `autotune`: see Plans.
@@ -73,12 +73,13 @@ class CudaOps final : public Ops {
 
   const Library& api_;
   const int device_;
+  const CUcontext context_;
   Streams streams_;
-  cudaStream_t stream_;  ///< the stream onto which calls go now
+  CUstream stream_;  ///< the stream onto which calls go now
   bool recording_ = false;
-  std::vector<cudaEvent_t> marks_;  ///< made when they are first put
-  cudaLibrary_t kernels_ = nullptr;
-  std::array<cudaKernel_t, static_cast<std::size_t>(KernelNumber::count)> entries_{};
+  std::vector<CUevent> marks_;  ///< made when they are first put
+  CUmodule kernels_ = nullptr;
+  std::array<CUfunction, static_cast<std::size_t>(KernelNumber::count)> entries_{};
   std::vector<void*> memory_;
   std::size_t allocated_ = 0;
   std::unique_ptr<Plans> plans_;

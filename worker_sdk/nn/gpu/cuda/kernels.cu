@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of ops.hpp for devices, each under its plain name. Compiled by nvcc to a fat binary that is
-// embedded in the plug-in and loaded by the runtime; there is no host code here.
-#include "worker_sdk/nn/gpu/ops.hpp"
+// The kernels of kernels/list.hpp for devices, each under its plain name. Compiled by NVRTC for each
+// architecture (scripts/compile_kernels.py), embedded in the plug-in and loaded by the driver; there is no
+// host code here.
+#include "worker_sdk/nn/gpu/kernels/list.hpp"
 
 namespace muster::nn::gpu {
 namespace {

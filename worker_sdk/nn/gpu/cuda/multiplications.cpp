@@ -24,12 +24,12 @@ Matrix result_of(const MultiplyCall& call) {
   return {call.result, call.result_row, 1, call.result_batch};
 }
 
-void describe_matrix(Descriptor& tensor, std::int64_t id, bool bf16, const MultiplyCall& call,
+void describe_matrix(Descriptor& tensor, std::int64_t id, Element element, const MultiplyCall& call,
                      const Matrix& matrix, std::int64_t rows, std::int64_t columns) {
   const std::array<std::int64_t, 3> extents = {call.batches, rows, columns};
   const std::array<std::int64_t, 3> strides = {batch_distance(call, matrix, rows, columns), matrix.row,
                                                matrix.column};
-  describe_tensor(tensor, id, bf16, extents, strides);
+  describe_tensor(tensor, id, element, extents, strides);
 }
 
 bool is_aligned(const void* place) {
@@ -37,8 +37,8 @@ bool is_aligned(const void* place) {
 }
 
 /// Whether the elements of each row, or else of each column, lie side by side from a multiple of 16 bytes on.
-bool is_aligned(const MultiplyCall& call, const Matrix& matrix, bool bf16) {
-  const std::int64_t pack = kTensorAlignment / static_cast<std::int64_t>(bf16 ? sizeof(Bf16) : sizeof(float));
+bool is_aligned(const MultiplyCall& call, const Matrix& matrix, Element element) {
+  const std::int64_t pack = kTensorAlignment / bytes_of(element);
   if (matrix.row != 1 && matrix.column != 1) return false;
   const std::int64_t distance = matrix.column == 1 ? matrix.row : matrix.column;
   return is_aligned(matrix.data) && distance % pack == 0 && (call.batches == 1 || matrix.batch % pack == 0);
@@ -49,10 +49,8 @@ bool is_aligned(const MultiplyCall& call, const Matrix& matrix, bool bf16) {
 std::string text_of(const MultiplyCall& call) {
   const auto text = [](std::int64_t number) { return std::to_string(number); };
   return text(call.batches) + (call.batches == 1 ? " product of " : " products of ") + text(call.m) + " x " +
-         text(call.k) + " by " + text(call.k) + " x " + text(call.n) + " elements" +
-         (call.bf16   ? ", bf16"
-          : call.tf32 ? ", tf32"
-                      : ", f32");
+         text(call.k) + " by " + text(call.k) + " x " + text(call.n) + " elements, " +
+         text_of(call.element, call.tf32);
 }
 
 MultiplyOperation::MultiplyOperation(const Library& api, const MultiplyCall& call)
@@ -61,9 +59,9 @@ MultiplyOperation::MultiplyOperation(const Library& api, const MultiplyCall& cal
       result_(api, CUDNN_BACKEND_TENSOR_DESCRIPTOR),
       multiplication_(api, CUDNN_BACKEND_MATMUL_DESCRIPTOR),
       operation_(api, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) {
-  describe_matrix(a_, kAId, call.bf16, call, call.a, call.m, call.k);
-  describe_matrix(b_, kBId, call.bf16, call, call.b, call.k, call.n);
-  describe_matrix(result_, kResultId, call.bf16_result, call, result_of(call), call.m, call.n);
+  describe_matrix(a_, kAId, call.element, call, call.a, call.m, call.k);
+  describe_matrix(b_, kBId, call.element, call, call.b, call.k, call.n);
+  describe_matrix(result_, kResultId, call.result_element, call, result_of(call), call.m, call.n);
   const cudnnDataType_t type = CUDNN_DATA_FLOAT;
   multiplication_.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
   multiplication_.finalize("describing a product");
@@ -75,12 +73,13 @@ MultiplyOperation::MultiplyOperation(const Library& api, const MultiplyCall& cal
 }
 
 bool is_aligned(const MultiplyCall& call) {
-  return is_aligned(call, call.a, call.bf16) && is_aligned(call, call.b, call.bf16) &&
-         is_aligned(call, result_of(call), call.bf16_result);
+  return is_aligned(call, call.a, call.element) && is_aligned(call, call.b, call.element) &&
+         is_aligned(call, result_of(call), call.result_element);
 }
 
 std::optional<ConvolutionCall> as_convolution(const MultiplyCall& call) {
-  if (call.batches != 1 || call.result_row != call.n || call.bf16 != call.bf16_result) return std::nullopt;
+  if (call.batches != 1 || call.result_row != call.n || call.element != call.result_element)
+    return std::nullopt;
   if (!is_aligned(call.a.data) || !is_aligned(call.b.data) || !is_aligned(call.result)) return std::nullopt;
   if (std::max({call.m, call.n, call.k}) > std::numeric_limits<int>::max()) return std::nullopt;
   const auto lies = [](const Matrix& matrix, std::int64_t row, std::int64_t column) {
@@ -89,7 +88,7 @@ std::optional<ConvolutionCall> as_convolution(const MultiplyCall& call) {
   const auto make = [&](Direction direction, std::int64_t images, std::int64_t in, std::int64_t out,
                         const void* a, const void* b) {
     const ConvolutionShape shape = {static_cast<int>(in), static_cast<int>(out), 1, 1, 1, 0};
-    return ConvolutionCall{direction, shape, images, call.bf16, a, b, call.result, call.tf32};
+    return ConvolutionCall{direction, shape, images, call.element, a, b, call.result, call.tf32};
   };
   const void* const a = call.a.data;
   const void* const b = call.b.data;
@@ -117,8 +116,8 @@ bool Multiplications::try_run(const MultiplyCall& call) {
                    batch_distance(call, call.b, call.k, call.n),
                    call.result_row,
                    batch_distance(call, result_of(call), call.m, call.n),
-                   call.bf16 ? 1 : 0,
-                   call.bf16_result ? 1 : 0,
+                   static_cast<std::int64_t>(call.element),
+                   static_cast<std::int64_t>(call.result_element),
                    call.tf32 ? 1 : 0};
   const TensorPlaces places = {{kAId, kBId, kResultId}, {call.a.data, call.b.data, call.result}};
   return plans_.run<MultiplyOperation>(known_[key], call, places, [&call] { return text_of(call); });

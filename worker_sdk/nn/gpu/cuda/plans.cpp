@@ -58,9 +58,23 @@ void Descriptor::finalize(const char* what) {
   check(api_, api_.cudnnBackendFinalize(descriptor_), what);
 }
 
-void describe_tensor(Descriptor& tensor, std::int64_t id, bool bf16, std::span<const std::int64_t> extents,
-                     std::span<const std::int64_t> strides) {
-  const cudnnDataType_t type = bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+const char* text_of(Element element, bool tf32) {
+  switch (element) {
+    case Element::bf16:
+      return "bf16";
+    case Element::f16:
+      return "f16";
+    case Element::f32:
+      break;
+  }
+  return tf32 ? "tf32" : "f32";
+}
+
+void describe_tensor(Descriptor& tensor, std::int64_t id, Element element,
+                     std::span<const std::int64_t> extents, std::span<const std::int64_t> strides) {
+  const cudnnDataType_t type = element == Element::f32    ? CUDNN_DATA_FLOAT
+                               : element == Element::bf16 ? CUDNN_DATA_BFLOAT16
+                                                          : CUDNN_DATA_HALF;
   const auto rank = static_cast<std::int64_t>(extents.size());
   tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
   tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
@@ -75,27 +89,35 @@ bool is_wanted(const Numbers& numbers, std::span<const cudnnBackendNumericalNote
     return std::find(notes.begin(), notes.end(), note) != notes.end();
   };
   if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-  if (numbers.bf16) return true;
+  if (numbers.element != Element::f32) return true;
   if (has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;
   return numbers.tf32 || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
 }
 
-Plans::Plans(const Library& api, cudaStream_t stream, void* workspace, std::size_t workspace_bytes,
-             bool autotune)
+Plans::Plans(const Library& api, CUstream stream, void* workspace, std::size_t workspace_bytes, bool autotune)
     : api_(api),
       stream_(stream),
       workspace_(workspace),
       workspace_bytes_(workspace_bytes),
       autotune_(autotune) {
   check(api_, api_.cudnnCreate(&handle_), "starting cuDNN");
-  check(api_, api_.cudnnSetStream(handle_, stream_), "giving cuDNN a stream");
-  check(api_, api_.cudaEventCreateWithFlags(&begin_, cudaEventDefault), "making an event");
-  check(api_, api_.cudaEventCreateWithFlags(&end_, cudaEventDefault), "making an event");
+  try {
+    check(api_, api_.cudnnSetStream(handle_, stream_), "giving cuDNN a stream");
+    check(api_, api_.cuEventCreate(&begin_, CU_EVENT_DEFAULT), "making an event");
+    check(api_, api_.cuEventCreate(&end_, CU_EVENT_DEFAULT), "making an event");
+  } catch (...) {
+    free_all();
+    throw;
+  }
 }
 
 Plans::~Plans() {
-  if (begin_ != nullptr) (void)api_.cudaEventDestroy(begin_);
-  if (end_ != nullptr) (void)api_.cudaEventDestroy(end_);
+  free_all();
+}
+
+void Plans::free_all() {
+  if (begin_ != nullptr) (void)api_.cuEventDestroy(begin_);
+  if (end_ != nullptr) (void)api_.cuEventDestroy(end_);
   (void)api_.cudnnDestroy(handle_);
 }
 
@@ -212,9 +234,8 @@ bool Plans::works(Chosen& chosen, const TensorPlaces& tensors, const Text& text)
 /// Whether it is the plan that cannot be executed. Throws where it is the device that has failed.
 bool Plans::is_refused(cudnnStatus_t result, const Text& text) const {
   if (result == CUDNN_STATUS_SUCCESS) return false;
-  const cudaError_t state = api_.cudaStreamQuery(stream_);
-  if (state != cudaSuccess && state != cudaErrorNotReady) check(api_, result, text());
-  (void)api_.cudaGetLastError();
+  const CUresult state = api_.cuStreamQuery(stream_);
+  if (state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY) check(api_, result, text());
   return true;
 }
 
@@ -237,12 +258,12 @@ cudnnStatus_t Plans::try_execute(const Descriptor& plan, const TensorPlaces& ten
 float Plans::milliseconds(const Descriptor& plan, const TensorPlaces& tensors, const Text& text) const {
   float best = std::numeric_limits<float>::infinity();
   for (int i = 0; i < 3; ++i) {
-    check(api_, api_.cudaEventRecord(begin_, stream_), "recording an event");
+    check(api_, api_.cuEventRecord(begin_, stream_), "recording an event");
     execute(plan, tensors, text);
-    check(api_, api_.cudaEventRecord(end_, stream_), "recording an event");
-    check(api_, api_.cudaEventSynchronize(end_), text());
+    check(api_, api_.cuEventRecord(end_, stream_), "recording an event");
+    check(api_, api_.cuEventSynchronize(end_), text());
     float time = 0;
-    check(api_, api_.cudaEventElapsedTime(&time, begin_, end_), "reading a time");
+    check(api_, api_.cuEventElapsedTime(&time, begin_, end_), "reading a time");
     best = std::min(best, time);
   }
   return best;

@@ -5,6 +5,7 @@
 
 #include "muster/error.hpp"
 #include "worker_sdk/nn/gpu/cuda/library.hpp"
+#include "worker_sdk/nn/gpu/kernels/pack.hpp"
 
 #include <array>
 #include <cstddef>
@@ -41,13 +42,16 @@ class Descriptor {
 /// The bytes that the address of each tensor is a multiple of.
 inline constexpr std::int64_t kTensorAlignment = 16;
 
+/// "bf16", "f16"; of 32-bit floats "tf32" where they may be rounded to that, else "f32".
+const char* text_of(Element element, bool tf32);
+
 /// `extents` and `strides`, in elements, are of one length.
-void describe_tensor(Descriptor& tensor, std::int64_t id, bool bf16, std::span<const std::int64_t> extents,
-                     std::span<const std::int64_t> strides);
+void describe_tensor(Descriptor& tensor, std::int64_t id, Element element,
+                     std::span<const std::int64_t> extents, std::span<const std::int64_t> strides);
 
 /// The types of an operation's numbers.
 struct Numbers {
-  bool bf16 = false;
+  Element element = Element::f32;
   bool tf32 = false;  ///< 32-bit floats may be rounded to TF32
 };
 
@@ -78,7 +82,7 @@ class Plans {
 
   /// `autotune`: the fastest of the plans that heuristics propose, by measurement; else their first, which
   /// gives the same bits in every run on one kind of device. Calls use `workspace`.
-  Plans(const Library& api, cudaStream_t stream, void* workspace, std::size_t workspace_bytes, bool autotune);
+  Plans(const Library& api, CUstream stream, void* workspace, std::size_t workspace_bytes, bool autotune);
   ~Plans();
   Plans(const Plans&) = delete;
   Plans& operator=(const Plans&) = delete;
@@ -113,6 +117,8 @@ class Plans {
   const Library& api() const { return api_; }
 
  private:
+  void free_all();
+
   template <typename Operation, typename Call>
   Plan choose_for(const Call& call, const TensorPlaces& tensors, const Text& text,
                   std::size_t refused) const {
@@ -122,7 +128,7 @@ class Plans {
     } catch (const Error&) {
       return nullptr;
     }
-    return choose(operation->get(), {call.bf16, call.tf32}, tensors, text, refused);
+    return choose(operation->get(), {call.element, call.tf32}, tensors, text, refused);
   }
 
   bool works(Chosen& chosen, const TensorPlaces& tensors, const Text& text) const;
@@ -137,13 +143,13 @@ class Plans {
   float milliseconds(const Descriptor& plan, const TensorPlaces& tensors, const Text& text) const;
 
   const Library& api_;
-  const cudaStream_t stream_;
+  const CUstream stream_;
   void* const workspace_;
   const std::size_t workspace_bytes_;
   const bool autotune_;
   cudnnHandle_t handle_ = nullptr;
-  cudaEvent_t begin_ = nullptr;
-  cudaEvent_t end_ = nullptr;
+  CUevent begin_ = nullptr;
+  CUevent end_ = nullptr;
 };
 
 }  // namespace muster::nn::gpu

@@ -70,15 +70,18 @@ struct SquareSums {
 };
 
 /// Computes the factor that brings the L2 norm of the mean gradient down to `most`, as
-/// torch.nn.utils.clip_grad_norm_ has it: min(1, most / (norm + 1e-6)).
+/// torch.nn.utils.clip_grad_norm_ has it: min(1, most / (norm + 1e-6)). Where gradients are a multiple, it
+/// makes them the ones themselves, too; a norm that is not finite then leaves the step out.
 struct ClipFactor {
   using Shared = BlockSums<1>;
   static constexpr int kPhases = Shared::kSteps + 2;
 
   int count;  ///< number of partial sums
   const double* partials;
-  const float* samples;
+  float* samples;
   double most;
+  const StepValues* step;
+  double* overflow;  ///< set to 1 where a gradient was too large; null: gradients are no multiple
   float* factor;
 
   constexpr int blocks() const { return 1; }
@@ -92,17 +95,25 @@ struct ClipFactor {
     }
     if (p <= Shared::kSteps) return shared.step(p, place.thread);
     if (place.thread != 0) return;
+    const double squares = shared.sums[0][0];
+    if (overflow != nullptr && squares - squares != 0) {
+      *overflow = 1;
+      *samples = 0;
+      return;
+    }
     const auto images = static_cast<double>(*samples);
-    const double norm = images > 0 ? sqrt(shared.sums[0][0]) / images : 0;
+    const auto multiple = static_cast<double>(step->loss_factor);
+    const double norm = images > 0 ? sqrt(squares) / images / multiple : 0;
     const double wanted = most / (norm + 1e-6);
     // What is not a number is not hidden.
-    *factor = static_cast<float>(wanted >= 1 ? 1.0 : wanted);
+    *factor = static_cast<float>((wanted >= 1 ? 1.0 : wanted) / multiple);
   }
 };
 
 /// average += share * (value - average), as optim::Ema.
 struct MoveAverage {
   ArenaRange range;
+  const double* overflow;  ///< not 0 where the step is left out; null: it never is
   const float* values;
   const StepValues* step;
   float* average;
@@ -111,7 +122,7 @@ struct MoveAverage {
 
   MUSTER_HD void phase(int, const Place& place, Nothing&) const {
     const std::int64_t i = range.begin + number_of(place);
-    if (i >= range.end) return;
+    if (i >= range.end || (overflow != nullptr && *overflow != 0)) return;
     const float share = step->average_share;
     average[i] = share >= 1 ? values[i] : average[i] + share * (values[i] - average[i]);
   }

@@ -15,51 +15,11 @@ struct HalfType {
   bool f16 = false;
 
   MUSTER_HD std::uint16_t rounded(float value) const {
-    if (!f16) return from_float<Bf16>(value).bits;
-#ifdef __CUDA_ARCH__
-    std::uint16_t bits = 0;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-#else
-    std::uint32_t word = 0;
-    std::memcpy(&word, &value, sizeof(word));
-    const std::uint32_t sign = (word >> 16) & 0x8000U;
-    word &= 0x7FFFFFFFU;
-    if (word > 0x7F800000U) return static_cast<std::uint16_t>(sign | 0x7E00U);
-    if (word >= 0x47800000U) return static_cast<std::uint16_t>(sign | 0x7C00U);
-    if (word < 0x38800000U) {
-      // Below 2^-14 the distance of numbers is 2^-24, which is that of floats from 0.5 on.
-      float shifted = 0;
-      std::memcpy(&shifted, &word, sizeof(word));
-      shifted += 0.5F;
-      std::memcpy(&word, &shifted, sizeof(word));
-      return static_cast<std::uint16_t>(sign | (word - 0x3F000000U));
-    }
-    // Ties to even; a carry goes into the exponent, whose zero lies elsewhere.
-    word += 0xFFFU + ((word >> 13) & 1U) - (112U << 23);
-    return static_cast<std::uint16_t>(sign | word >> 13);
-#endif
+    return f16 ? to_f16(value).bits : to_bf16(value).bits;
   }
 
   MUSTER_HD float widened(std::uint16_t bits) const {
-    if (!f16) return to_float(Bf16{bits});
-    float result = 0;
-#ifdef __CUDA_ARCH__
-    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(bits));
-#else
-    const std::uint32_t sign = (std::uint32_t{bits} & 0x8000U) << 16;
-    const std::uint32_t exponent = (bits >> 10) & 0x1FU;
-    std::uint32_t word = (std::uint32_t{bits} & 0x7FFFU) << 13;
-    if (exponent == 0) {
-      result = static_cast<float>(bits & 0x3FFU) * 0x1p-24F;
-      std::memcpy(&word, &result, sizeof(word));
-    } else {
-      word += (exponent == 0x1FU ? 224U : 112U) << 23;
-    }
-    word |= sign;
-    std::memcpy(&result, &word, sizeof(word));
-#endif
-    return result;
+    return f16 ? to_float(F16{bits}) : to_float(Bf16{bits});
   }
 };
 

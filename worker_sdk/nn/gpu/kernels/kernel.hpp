@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel is. Its body is compiled twice: by nvcc for a device, and by the host's compiler, where a
+// What a kernel is. Its body is compiled twice: by NVRTC for a device, and by the host's compiler, where a
 // loop over blocks and threads runs the same statements (run_on_host), so that its numbers are tested without
 // a GPU.
 //

@@ -32,7 +32,7 @@ struct FinishLogits {
 
 /// Loss and hit (1 or 0) of each image; where `gradient` is not null, the gradient of the *summed* loss. With
 /// smoothing s the wanted distribution is 1 - s on the label and s / classes on every class (PyTorch
-/// documentation, "CrossEntropyLoss", label_smoothing).
+/// documentation, "CrossEntropyLoss", label_smoothing), multiplied with `factor` where that is not null.
 struct CrossEntropy {
   std::int64_t images;
   int classes;
@@ -42,6 +42,7 @@ struct CrossEntropy {
   float* losses;
   float* hits;
   float* gradient;
+  const float* factor = nullptr;
 
   constexpr int blocks() const { return blocks_for(images); }
 
@@ -65,15 +66,16 @@ struct CrossEntropy {
     losses[n] = logf(sum) - (1.0F - smoothing) * (x[label] - peak) - even * all;
     hits[n] = best == label ? 1.0F : 0.0F;
     if (gradient == nullptr) return;
+    const float multiple = factor == nullptr ? 1.0F : *factor;
     for (int c = 0; c < classes; ++c) {
       const float wanted = even + (c == label ? 1.0F - smoothing : 0.0F);
-      gradient[n * classes + c] = expf(x[c] - peak) / sum - wanted;
+      gradient[n * classes + c] = (expf(x[c] - peak) / sum - wanted) * multiple;
     }
   }
 };
 
 /// The loss of each image, the mean of its squared errors, and 0 as its hit; where `gradient` is not null,
-/// the gradient of the *summed* loss.
+/// the gradient of the *summed* loss, multiplied with `factor` where that is not null.
 struct SquaredError {
   std::int64_t images;
   int width;
@@ -82,18 +84,20 @@ struct SquaredError {
   float* losses;
   float* hits;
   float* gradient;
+  const float* factor = nullptr;
 
   constexpr int blocks() const { return blocks_for(images); }
 
   MUSTER_HD void phase(int, const Place& place, Nothing&) const {
     const std::int64_t n = number_of(place);
     if (n >= images) return;
+    const float multiple = factor == nullptr ? 1.0F : *factor;
     const float share = 1.0F / static_cast<float>(width);
     float sum = 0;
     for (std::int64_t i = n * width; i < (n + 1) * width; ++i) {
       const float distance = results[i] - targets[i];
       sum += distance * distance;
-      if (gradient != nullptr) gradient[i] = 2.0F * share * distance;
+      if (gradient != nullptr) gradient[i] = 2.0F * share * distance * multiple;
     }
     losses[n] = sum * share;
     hits[n] = 0;

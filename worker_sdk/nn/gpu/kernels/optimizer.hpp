@@ -24,7 +24,12 @@ struct ArenaPart {
   const std::uint8_t* decays;  ///< one for each kArenaStep floats
   const StepValues* step;
 
-  constexpr int blocks() const { return blocks_for(end - begin); }
+  /// A thread has four floats: begin and end are multiples of kArenaStep.
+  constexpr int blocks() const { return blocks_for((end - begin) / 4); }
+
+  MUSTER_HD std::int64_t first(const Place& place) const { return begin + 4 * number_of(place); }
+
+  MUSTER_HD bool is_stepped(std::int64_t i) const { return i<end&& * samples> 0; }
 
   /// The mean gradient over the samples, clipped.
   MUSTER_HD float mean(float gradient) const {
@@ -40,12 +45,11 @@ struct SgdStep {
   float decay;
   bool nesterov;
 
-  constexpr int blocks() const { return blocks_for((part.end - part.begin) / 4); }
+  constexpr int blocks() const { return part.blocks(); }
 
-  /// Four floats of a parameter: begin and end are multiples of kArenaStep.
   MUSTER_HD void phase(int, const Place& place, Nothing&) const {
-    const std::int64_t i = part.begin + 4 * number_of(place);
-    if (i >= part.end || !(*part.samples > 0)) return;
+    const std::int64_t i = part.first(place);
+    if (!part.is_stepped(i)) return;
     Quad values = fetch_words<Quad>(part.values + i);
     const Quad gradients = fetch_words<Quad>(part.gradients + i);
     Quad velocities = velocity != nullptr ? fetch_words<Quad>(velocity + i) : Quad{};
@@ -77,17 +81,27 @@ struct AdamStep {
   constexpr int blocks() const { return part.blocks(); }
 
   MUSTER_HD void phase(int, const Place& place, Nothing&) const {
-    const std::int64_t i = part.begin + number_of(place);
-    if (i >= part.end || !(*part.samples > 0)) return;
+    const std::int64_t i = part.first(place);
+    if (!part.is_stepped(i)) return;
+    Quad values = fetch_words<Quad>(part.values + i);
+    Quad means = fetch_words<Quad>(mean + i);
+    Quad squares = fetch_words<Quad>(square + i);
+    const Quad gradients = fetch_words<Quad>(part.gradients + i);
+    const StepValues step = *part.step;
     const float own_decay = part.decays[i / kArenaStep] != 0 ? decay : 0.0F;
-    float value = part.values[i];
-    if (decoupled) value *= 1.0F - part.step->rate * own_decay;
-    const float gradient = part.mean(part.gradients[i]) + (decoupled ? 0.0F : own_decay * value);
-    const float m = beta1 * mean[i] + one_less_beta1 * gradient;
-    const float s = beta2 * square[i] + one_less_beta2 * gradient * gradient;
-    mean[i] = m;
-    square[i] = s;
-    part.values[i] = value - part.step->adam_step * (m / (sqrtf(s) / part.step->adam_root + epsilon));
+    for (int k = 0; k < 4; ++k) {
+      float value = values.v[k];
+      if (decoupled) value *= 1.0F - step.rate * own_decay;
+      const float gradient = part.mean(gradients.v[k]) + (decoupled ? 0.0F : own_decay * value);
+      const float m = beta1 * means.v[k] + one_less_beta1 * gradient;
+      const float s = beta2 * squares.v[k] + one_less_beta2 * gradient * gradient;
+      means.v[k] = m;
+      squares.v[k] = s;
+      values.v[k] = value - step.adam_step * (m / (sqrtf(s) / step.adam_root + epsilon));
+    }
+    store_words(part.values + i, values);
+    store_words(mean + i, means);
+    store_words(square + i, squares);
   }
 };
 

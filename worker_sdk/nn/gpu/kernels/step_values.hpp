@@ -17,6 +17,7 @@ struct StepValues {
   float adam_step = 0;       ///< rate / (1 - beta1^t)
   float adam_root = 1;       ///< sqrt(1 - beta2^t)
   float average_share = 1;   ///< share of the new weights in their moving average
+  float loss_factor = 1;  ///< what gradients are a multiple by (train::LossScale), and are divided by again
 };
 
 struct SetValues {
@@ -44,8 +45,10 @@ struct SetSamples {
   MUSTER_HD void phase(int, const Place&, Nothing&) const { *to = samples + (add ? *to : 0.0F); }
 };
 
-/// Numbers of a tally: the score of a batch (AddScore), and two that the host puts there.
-constexpr int kTallyNumbers = 5;
+/// Numbers of a tally: the score of a batch (AddScore), two that the host puts there, and whether a gradient
+/// was too large (ClipFactor).
+constexpr int kTallyNumbers = 6;
+constexpr int kTallyOverflow = 5;
 
 /// Begins a new tally.
 struct SetTally {
@@ -61,6 +64,7 @@ struct SetTally {
     to[0] = to[1] = to[2] = 0;
     to[3] = first;
     to[4] = second;
+    to[kTallyOverflow] = 0;
   }
 };
 

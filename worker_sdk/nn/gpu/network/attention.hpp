@@ -99,7 +99,7 @@ class Attention {
     call.result = const_cast<void*>(result.data);
     call.result_row = result.row;
     call.result_batch = result.batch;
-    call.bf16 = call.bf16_result = sizeof(T) == sizeof(Bf16);
+    call.element = call.result_element = element_of<T>();
     call.tf32 = room_.allows_tf32();
     room_.ops.multiply(call);
   }

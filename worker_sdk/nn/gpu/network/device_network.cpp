@@ -58,6 +58,8 @@ std::unique_ptr<Network> make_device_network(const Description& description, Pre
   const RoomOptions options = {ops, capacity, precision, std::move(sum)};
   if (precision == Precision::bf16)
     return std::make_unique<ListNetwork<Layers<Bf16>>>(std::move(plan), options);
+  if (precision == Precision::f16)
+    return std::make_unique<ListNetwork<Layers<F16>>>(std::move(plan), options);
   return std::make_unique<ListNetwork<Layers<float>>>(std::move(plan), options);
 }
 

@@ -80,7 +80,7 @@ class Convolution {
 
  private:
   void convolve(Direction direction, std::int64_t batch, const T* a, const T* b, T* result) {
-    room_.ops.convolve({direction, shape_, batch, sizeof(T) == 2, a, b, result, room_.allows_tf32()});
+    room_.ops.convolve({direction, shape_, batch, element_of<T>(), a, b, result, room_.allows_tf32()});
   }
 
   Room& room_;
@@ -89,7 +89,7 @@ class Convolution {
   T* const gradient_;
 };
 
-/// The set of layers whose maps are of T: float or Bf16.
+/// The set of layers whose maps are of T: float, Bf16 or F16.
 template <typename T>
 struct Layers {
   using Options = RoomOptions;
@@ -121,6 +121,6 @@ struct Layers {
   using MapBias = gpu::MapBias<T>;
 };
 
-static_assert(RowLayerSet<Layers<float>> && RowLayerSet<Layers<Bf16>>);
+static_assert(RowLayerSet<Layers<float>> && RowLayerSet<Layers<Bf16>> && RowLayerSet<Layers<F16>>);
 
 }  // namespace muster::nn::gpu

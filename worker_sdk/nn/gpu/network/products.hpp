@@ -33,7 +33,7 @@ class Products {
   std::int64_t width() const { return width_; }
 
   void forward(const T* x, std::int64_t rows, T* y) const {
-    if (rows > 0) multiply({rows, width_, in_, {x, in_, 1}, {weights(), 1, in_}, y, width_}, kBf16);
+    if (rows > 0) multiply({rows, width_, in_, {x, in_, 1}, {weights(), 1, in_}, y, width_}, element_of<T>());
   }
 
   /// Engines on tensor cores take no matrix of, say, 10 rows: those of the padding are computed, too, and
@@ -41,7 +41,7 @@ class Products {
   void backward_weights(const T* x, const T* dy, std::int64_t rows) const {
     if (rows == 0) return;
     float* const result = padded_gradient_ != nullptr ? padded_gradient_ : weight_.gradient;
-    multiply({width_, in_, rows, {dy, 1, width_}, {x, in_, 1}, result, in_}, false);
+    multiply({width_, in_, rows, {dy, 1, width_}, {x, in_, 1}, result, in_}, Element::f32);
     if (result != weight_.gradient)
       room_.ops.run(AddGradients{{0, out_ * in_}, result, false, weight_.gradient});
   }
@@ -49,12 +49,10 @@ class Products {
   /// Where `dx` is null nobody wants it.
   void backward_data(const T* dy, std::int64_t rows, T* dx) const {
     if (rows > 0 && dx != nullptr)
-      multiply({rows, in_, width_, {dy, width_, 1}, {weights(), in_, 1}, dx, in_}, kBf16);
+      multiply({rows, in_, width_, {dy, width_, 1}, {weights(), in_, 1}, dx, in_}, element_of<T>());
   }
 
  private:
-  static constexpr bool kBf16 = sizeof(T) == sizeof(Bf16);
-
   struct Sizes {
     std::int64_t m, n, k;
     Matrix a, b;
@@ -62,7 +60,7 @@ class Products {
     std::int64_t result_row;
   };
 
-  void multiply(const Sizes& of, bool bf16_result) const {
+  void multiply(const Sizes& of, Element result) const {
     MultiplyCall call;
     call.m = of.m;
     call.n = of.n;
@@ -71,8 +69,8 @@ class Products {
     call.b = of.b;
     call.result = of.result;
     call.result_row = of.result_row;
-    call.bf16 = kBf16;
-    call.bf16_result = bf16_result;
+    call.element = element_of<T>();
+    call.result_element = result;
     call.tf32 = room_.allows_tf32();
     room_.ops.multiply(call);
   }

@@ -37,11 +37,7 @@ struct RoomOptions {
 class Room {
  public:
   explicit Room(const RoomOptions& options)
-      : ops(options.ops),
-        sum(options.sum),
-        capacity_(options.capacity),
-        bf16_(options.precision == Precision::bf16),
-        tf32_(options.precision == Precision::tf32) {
+      : ops(options.ops), sum(options.sum), capacity_(options.capacity), precision_(options.precision) {
     // Groups of kSumChannels channels share the blocks, so that no map takes more than one group of many
     // rows.
     constexpr std::size_t kBytes = partial_floats({std::int64_t{1} << 40, kSumChannels}) * sizeof(float);
@@ -93,7 +89,7 @@ class Room {
   }
 
   SampleFormat sample_format(const Input& input) const {
-    const Precision type = bf16_ ? Precision::bf16 : Precision::f32;
+    const Precision type = precision_ == Precision::tf32 ? Precision::f32 : precision_;
     switch (input.kind) {
       case InputKind::images:
         return {padded(input.channels), type, input.side};
@@ -115,9 +111,11 @@ class Room {
   const DropoutKey* dropout_key() const { return dropout_key_; }
 
   /// Whether 32-bit floats may be rounded to TF32 in products.
-  bool allows_tf32() const { return tf32_; }
+  bool allows_tf32() const { return precision_ == Precision::tf32; }
 
-  std::size_t element_bytes() const { return bf16_ ? sizeof(Bf16) : sizeof(float); }
+  std::size_t element_bytes() const { return bytes_of(precision_); }
+
+  Precision precision() const { return precision_; }
 
   /// Maps have padded() channels in memory; extents say the channels that there are without.
   std::size_t map_bytes(const MapExtent& extent) const {
@@ -139,7 +137,7 @@ class Room {
 
   std::size_t bytes_per_sample(MemoryKind kind) const { return per_image_.*kind; }
 
-  /// Bits stay as they are: in the end there may be a single number in bf16.
+  /// Bits stay as they are: in the end there may be a single number of 16 bits.
   void copy(void* to, const void* from, std::size_t bytes) const {
     const auto floats = static_cast<std::int64_t>(bytes / sizeof(float));
     if (floats > 0)
@@ -177,8 +175,7 @@ class Room {
   std::size_t largest_segment_ = 0;
   DropoutKey* dropout_key_ = nullptr;
   const std::int64_t capacity_;
-  const bool bf16_;
-  const bool tf32_;
+  const Precision precision_;
 };
 
 template <typename T>

@@ -27,7 +27,7 @@ const DeviceTable& load_table(const std::string& plugin) {
   void* const handle = muster::plugin::open_plugin(plugin, reason);
   if (handle == nullptr)
     throw unusable(plugin, reason +
-                               "; build Muster where nvcc of CUDA 13 and the headers of cuDNN 9 are, set "
+                               "; build Muster where NVRTC of CUDA 12.8 and the headers of cuDNN 9 are, set "
                                "MUSTER_PLUGIN_PATH to its folder, or train on processors");
   void* const symbol = dlsym(handle, kTableEntry);
   if (symbol == nullptr) throw unusable(plugin, dlerror());

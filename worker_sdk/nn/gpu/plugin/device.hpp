@@ -3,6 +3,7 @@
 #pragma once
 
 #include "worker_sdk/nn/gpu/ops.hpp"
+#include "worker_sdk/nn/network.hpp"
 
 #include <memory>
 #include <string>
@@ -15,6 +16,11 @@ struct DeviceUsability {
   std::string name;            ///< name of the device
   bool bf16 = false;           ///< computes in bf16 natively
 };
+
+/// The precision in which a device that can be used computes fastest.
+inline Precision best_precision(const DeviceUsability& device) {
+  return device.bf16 ? Precision::bf16 : Precision::f16;
+}
 
 /// Asks libmuster_<plugin>.so, which is looked for where the backends are (comm/plugin/loader.hpp), about the
 /// device of a local rank: the one of that number, or the only one where CUDA_VISIBLE_DEVICES shows a single

@@ -16,11 +16,12 @@ static_assert(sizeof(NormBlock) == sizeof(parallel::NormBlock) &&
 
 DeviceReducer::DeviceReducer(const parallel::BucketLayout& layout, const ReducerOptions& options,
                              const optim::OptimizerOptions& optimizer, DeviceArenas arenas, float* header,
-                             RankSums& sums, DeviceMemory& memory, Ops& ops, int micro_batches,
-                             std::size_t first_mark)
+                             double* overflow, RankSums& sums, DeviceMemory& memory, Ops& ops,
+                             int micro_batches, std::size_t first_mark)
     : BucketReducer(layout, options, memory, header, !sums.is_alone(), Fold::bucket),
       optimizer_(optimizer),
       arenas_(std::move(arenas)),
+      overflow_(overflow),
       sums_(sums),
       ops_(ops),
       first_mark_(first_mark) {
@@ -49,7 +50,7 @@ void DeviceReducer::close() {
   if (clips())
     ops_.on_side([this](void*) {
       ops_.run(ClipFactor{static_cast<int>(layout_.norm_blocks.size()), squares_, header_, options_.max_norm,
-                          clip_});
+                          arenas_.step_values, overflow_, clip_});
       step_range(0, layout_.elements);
     });
   ops_.join_side();
@@ -83,7 +84,8 @@ void DeviceReducer::step_range(std::size_t begin, std::size_t end) {
                       o.kind == "adamw"});
   }
   if (arenas_.average != nullptr)
-    ops_.run(MoveAverage{{part.begin, part.end}, arenas_.values, arenas_.step_values, arenas_.average});
+    ops_.run(
+        MoveAverage{{part.begin, part.end}, overflow_, arenas_.values, arenas_.step_values, arenas_.average});
 }
 
 const StepTiming& DeviceReducer::timing(Time start) {

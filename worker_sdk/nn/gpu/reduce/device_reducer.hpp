@@ -29,10 +29,13 @@ struct DeviceArenas {
 class DeviceReducer final : public parallel::BucketReducer {
  public:
   /// All but `arenas` and `optimizer` outlive it. `header`: where header and arena of the gradients begin.
-  /// Its marks are `first_mark` and the ones behind it.
+  /// Its marks are `first_mark` and the ones behind it. `overflow`, on the device: set to 1 in a step that is
+  /// left out because a gradient was too large; null: gradients are no multiple. Where they are, there must
+  /// be a norm to clip to.
   DeviceReducer(const parallel::BucketLayout& layout, const ReducerOptions& options,
-                const optim::OptimizerOptions& optimizer, DeviceArenas arenas, float* header, RankSums& sums,
-                DeviceMemory& memory, Ops& ops, int micro_batches, std::size_t first_mark);
+                const optim::OptimizerOptions& optimizer, DeviceArenas arenas, float* header,
+                double* overflow, RankSums& sums, DeviceMemory& memory, Ops& ops, int micro_batches,
+                std::size_t first_mark);
 
   /// The times of the last step, which is done: mark 0 was at `start`.
   const StepTiming& timing(std::chrono::steady_clock::time_point start);
@@ -69,6 +72,7 @@ class DeviceReducer final : public parallel::BucketReducer {
 
   const optim::OptimizerOptions optimizer_;
   const DeviceArenas arenas_;
+  double* const overflow_;
   RankSums& sums_;
   Ops& ops_;
   const std::size_t first_mark_;

@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/muster_train/training.hpp"
 #include "tests/unit/worker_sdk/nn/checkpoint/folder.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/host_ops.hpp"
 
 #include <cmath>
 #include <filesystem>
@@ -175,6 +176,38 @@ TEST_CASE("A resumed run makes Adam's next step, not its first") {
   CHECK(second.trainer.learner().parameter_hash() == whole.trainer.learner().parameter_hash());
 }
 
+TEST_CASE("A run in fp16 goes on with the scale of its loss and the same bits") {
+  const Folder folder;
+  muster::nn::gpu::HostOps ops;
+  TrainerOptions half = SmallRun::options();
+  half.device = &ops;
+  half.learner.precision = muster::nn::Precision::f16;
+  half.learner.optimizer.kind = "adam";
+  half.recipe.rate = 0.001;
+  // Of the two steps of the second epoch the first makes the 2,000; one of those before was left out.
+  const LossScale left = {1024, LossScale::kGrowthSteps - 1, 1};
+  SmallRun whole(CheckpointOptions(), half);
+  whole.train();
+  whole.trainer.next_epoch();
+  whole.trainer.learner().loss_scale() = left;
+  whole.train();
+  CHECK(whole.trainer.learner().loss_scale() == LossScale{2048, 1, 1});
+  {
+    SmallRun first(in_folder(folder), half);
+    first.checkpointing.begin();
+    first.train();
+    first.trainer.next_epoch();
+    first.trainer.learner().loss_scale() = left;
+    first.checkpointing.save_now();
+  }
+  SmallRun second(in_folder(folder), half);
+  second.checkpointing.begin();
+  CHECK(second.trainer.learner().loss_scale() == left);
+  second.train();
+  CHECK(second.trainer.learner().loss_scale() == LossScale{2048, 1, 1});
+  CHECK(second.trainer.learner().parameter_hash() == whole.trainer.learner().parameter_hash());
+}
+
 TEST_CASE("Exported statistics count the batches that they are of") {
   const Folder folder;
   CheckpointOptions options;
@@ -253,4 +286,5 @@ TEST_CASE("A checkpoint whose numbers cannot be is refused, and the number is na
   CHECK_THAT(refusal_of("step", -5), Contains("step is -5, not"));
   CHECK_THAT(refusal_of("epoch", 4294967297), Contains("epoch is 4294967297, not"));
   CHECK_THAT(refusal_of("epoch", -1), Contains("epoch is -1, not"));
+  CHECK_THAT(refusal_of("loss_scale", 1024), Contains("there is no loss_scale_steps"));
 }

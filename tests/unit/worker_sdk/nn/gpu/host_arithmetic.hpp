@@ -201,4 +201,15 @@ void convolve_as(const ConvolutionCall& call) {
                  [](double sum) { return from_float<T>(static_cast<float>(sum)); });
 }
 
+inline void convolve_by_definition(const ConvolutionCall& call) {
+  switch (call.element) {
+    case Element::f32:
+      return convolve_as<float>(call);
+    case Element::bf16:
+      return convolve_as<Bf16>(call);
+    case Element::f16:
+      return convolve_as<F16>(call);
+  }
+}
+
 }  // namespace muster::nn::gpu

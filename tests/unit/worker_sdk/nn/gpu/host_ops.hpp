@@ -32,7 +32,7 @@ class HostOps : public Ops {
   void from_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
   void convolve(const ConvolutionCall& call) override {
-    put([=] { call.bf16 ? convolve_as<Bf16>(call) : convolve_as<float>(call); });
+    put([=] { convolve_by_definition(call); });
   }
 
   void multiply(const MultiplyCall& call) override {

@@ -42,8 +42,15 @@ void multiply_as(const MultiplyCall& call) {
 }
 
 inline void multiply_by_definition(const MultiplyCall& call) {
-  if (!call.bf16) return multiply_as<float, float>(call);
-  call.bf16_result ? multiply_as<Bf16, Bf16>(call) : multiply_as<Bf16, float>(call);
+  const bool floats = call.result_element == Element::f32;
+  switch (call.element) {
+    case Element::f32:
+      return multiply_as<float, float>(call);
+    case Element::bf16:
+      return floats ? multiply_as<Bf16, float>(call) : multiply_as<Bf16, Bf16>(call);
+    case Element::f16:
+      return floats ? multiply_as<F16, float>(call) : multiply_as<F16, F16>(call);
+  }
 }
 
 /// A convolution of images of one pixel is a product.
@@ -51,7 +58,7 @@ inline MultiplyCall product_of(const ConvolutionCall& call) {
   const std::int64_t in = call.shape.in;
   const std::int64_t out = call.shape.out;
   MultiplyCall product;
-  product.bf16 = product.bf16_result = call.bf16;
+  product.element = product.result_element = call.element;
   product.result = call.result;
   switch (call.direction) {
     case Direction::forward:

@@ -72,6 +72,8 @@ void* given(HostOps& ops, const Network& network, const Input& input, const std:
     std::memcpy(place, samples.data(), samples.size() * sizeof(float));
   else if (format.type == Precision::bf16)
     copy_samples(input, format, samples, static_cast<Bf16*>(place));
+  else if (format.type == Precision::f16)
+    copy_samples(input, format, samples, static_cast<F16*>(place));
   else
     copy_samples(input, format, samples, static_cast<float*>(place));
   return place;
@@ -182,8 +184,11 @@ TEST_CASE("an evaluation on a device uses the running statistics", "[gpu]") {
 }
 
 // Without ReLU and maxima every value changes as little as what it is computed from.
-TEST_CASE("in bf16 a network is off by its roundings", "[gpu]") {
+TEST_CASE("in bf16 and fp16 a network is off by its roundings", "[gpu]") {
   const std::int64_t batch = 5;
+  const Precision precision = GENERATE(Precision::bf16, Precision::f16);
+  // fp16 rounds to eleven bits.
+  const double share = precision == Precision::bf16 ? 1 : 1.0 / 8;
   const std::vector<std::string> lists = {
       R"({"input": {"kind": "features", "channels": 24}, "layers": [{"layer": "linear", "out": 40},
           {"layer": "linear", "out": 32}, {"layer": "linear", "out": 8}]})",
@@ -198,15 +203,16 @@ TEST_CASE("in bf16 a network is off by its roundings", "[gpu]") {
     cpu->bind(on_cpu.slots, on_cpu.places);
     const Result wanted = run(*cpu, on_cpu, samples.data(), batch, Mode::train);
     HostOps ops;
-    const auto network = make_device_network(description, Precision::bf16, batch, ops);
+    const auto network = make_device_network(description, precision, batch, ops);
     network->bind(on_device.slots, on_device.places);
     const void* const input = given(ops, *network, description.input, samples, batch);
     const Result got = run(*network, on_device, input, batch, Mode::train);
     const std::size_t layers = spec.parameters.size() / 2;
-    CHECK(apart(wanted.logits, got.logits) < bf16_bound(0, layers));
+    CHECK(apart(wanted.logits, got.logits) < share * bf16_bound(0, layers));
     for (std::size_t i = 0; i < spec.parameters.size(); ++i) {
       CAPTURE(spec.parameters[i].name);  // weights and biases take turns
-      CHECK(apart(on_cpu.gradients[i], on_device.gradients[i]) < bf16_bound(layers - 1 - i / 2, layers));
+      CHECK(apart(on_cpu.gradients[i], on_device.gradients[i]) <
+            share * bf16_bound(layers - 1 - i / 2, layers));
     }
   }
 }

@@ -13,9 +13,15 @@ namespace muster::nn::gpu {
 using test::at;
 
 template <typename T>
+constexpr Precision precision_of() {
+  constexpr Precision kPrecisions[] = {Precision::f32, Precision::bf16, Precision::f16};
+  return kPrecisions[static_cast<int>(element_of<T>())];
+}
+
+template <typename T>
 struct Device {
   HostOps ops;
-  Room room{RoomOptions{ops, 8, sizeof(T) == sizeof(float) ? Precision::f32 : Precision::bf16, {}}};
+  Room room{RoomOptions{ops, 8, precision_of<T>(), {}}};
 };
 
 /// A parameter and its gradient.

@@ -185,7 +185,7 @@ TEST_CASE("our own products are those of the definition in every layout", "[gpu]
             a_turned ? m : 1, m * k};
   call.b = {bf16 ? static_cast<const void*>(halves.data() + second) : floats.data() + second,
             b_turned ? 1 : n, b_turned ? k : 1, n * k};
-  call.bf16 = bf16;
+  call.element = bf16 ? Element::bf16 : Element::f32;
   call.result_row = n + 3;
   call.result_batch = m * (n + 3);
   std::vector<float> wanted(at(batches * call.result_batch), 7.0F);
