@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packs what scripts/check_gpu.sh --prebuilt needs on a machine with GPUs that has neither a compiler nor a network: programs and plug-ins
-# without their debug information, the libraries that are neither NVIDIA's nor the C library's, and the checks. Needs nvcc, but no GPU.
+# without their debug information, the libraries that are neither NVIDIA's nor the C library's, and the checks. Needs what a build needs, but no GPU.
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,7 +10,7 @@ usage() {
 usage: scripts/pack_gpu_check.sh [--output DIR]
 
 Builds what the checks need and writes DIR/muster-gpu-check.tar.xz (build/gpu-check), at most 20 MB. There:
-  python3 -m tarfile -e muster-gpu-check.tar.xz . && muster-gpu-check/scripts/check_gpu.sh --prebuilt muster-gpu-check --part 1
+  python3 -m tarfile -e muster-gpu-check.tar.xz . && muster-gpu-check/scripts/check_gpu.sh --prebuilt muster-gpu-check --seconds 600
 TEXT
 }
 
@@ -40,9 +40,9 @@ tree=build/release
 programs=(bin/muster bin/muster-train tests/nccl_tests tests/device_tests tests/muster-gpu-check)
 plugins=(lib/muster/libmuster_cuda.so lib/muster/libmuster_nccl.so)
 sources=(
-  scripts/check_gpu.sh tests/gpu/run_checks.py tests/gpu/check_list.py tests/gpu/gpu_report.py tests/gpu/compare_ranks.py
-  tests/gpu/torch_rate.py tests/integration/train/muster_train_device_test.py tests/support/interop.py
-  tests/interop/networks/models.py
+  scripts/check_gpu.sh tests/gpu/run_checks.py tests/gpu/call_plan.py tests/gpu/check_list.py tests/gpu/commands.py tests/gpu/environment.py
+  tests/gpu/gpu_report.py tests/gpu/preflight.py tests/gpu/compare_ranks.py tests/gpu/torch_rate.py
+  tests/integration/train/muster_train_device_test.py tests/support/interop.py tests/interop/networks/models.py
 )
 
 # libraries_of FILE...: name and path of each library that is neither NVIDIA's, nor the C library's, nor one that PyTorch needs, too.
@@ -62,9 +62,13 @@ copy_libraries() {
   done
 }
 
-# newest_glibc FILE...: the oldest release of the C library with which all of them can be loaded.
-newest_glibc() {
-  objdump --dynamic-syms "$@" | grep --only-matching 'GLIBC_[0-9.]*[0-9]' | sort --version-sort --unique | tail -n 1 | sed 's/GLIBC_//'
+# newest_symbols LIBRARY FILE...: the newest version of its symbols that the files need, which is the oldest of GLIBC or GLIBCXX with which
+# all of them can be loaded.
+newest_symbols() {
+  local library=$1
+  shift
+  { objdump --dynamic-syms "$@" | grep --only-matching "${library}_[0-9.]*[0-9]" || true; } | sort --version-sort --unique | tail -n 1 |
+    sed "s/${library}_//"
 }
 
 scripts/check_gpu.sh --build || {
@@ -84,6 +88,8 @@ for file in "${programs[@]}" "${plugins[@]}"; do
   files+=("$tree/$file")
 done
 copy_libraries "${files[@]}"
+# Those of lib/spare are loaded only by Gloo, and do not keep the others from starting.
+mapfile -t packed < <(find "$kit" -path "$kit/lib/spare" -prune -o -type f -print)
 for file in "${sources[@]}"; do
   mkdir -p "$kit/$(dirname "$file")"
   cp "$file" "$kit/$file"
@@ -91,8 +97,8 @@ done
 
 clean=true
 [ -z "$(git status --porcelain)" ] || clean=false
-printf '{"commit": "%s", "clean": %s, "glibc": "%s"}\n' \
-  "$(git rev-parse HEAD)" "$clean" "$(newest_glibc "${files[@]}")" >"$kit/kit.json"
+printf '{"commit": "%s", "clean": %s, "glibc": "%s", "glibcxx": "%s"}\n' \
+  "$(git rev-parse HEAD)" "$clean" "$(newest_symbols GLIBC "${packed[@]}")" "$(newest_symbols GLIBCXX "${packed[@]}")" >"$kit/kit.json"
 cat "$kit/kit.json"
 
 archive=$output/$name.tar.xz

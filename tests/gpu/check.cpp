@@ -37,16 +37,22 @@ constexpr std::size_t kBatch = 32;
 
 constexpr const char* kUsage =
     "usage: muster-gpu-check steps                  compares steps of every network with those of the CPU\n"
-    "       muster-gpu-check eager MODEL BATCH [f32|bf16]   makes steps with every option, call by call, in "
+    "       muster-gpu-check eager MODEL BATCH [f32|bf16|f16]   makes steps with every option, call by call, "
+    "in "
     "one "
     "precision\n"
     "                                               or both: for compute-sanitizer\n"
-    "       muster-gpu-check measure MODEL BATCH    prints images a second in bf16, plain and autotuned\n"
-    "       muster-gpu-check kernels MODEL BATCH    prints time, bytes and GB/s of each call of a step in "
-    "bf16\n"
+    "       muster-gpu-check measure MODEL BATCH plain|autotuned    prints images a second in bf16, or fp16 "
+    "where the GPU has none\n"
+    "       muster-gpu-check kernels MODEL BATCH    prints time, bytes and GB/s of each call of such a step\n"
     "       muster-gpu-check plans                  prints and judges cuDNN's plans for 32-bit floats\n"
     "       muster-gpu-check rows                   compares every layer of rows with the host's kernels\n"
     "       muster-gpu-check row-kernels BATCH      prints the same as kernels for every layer of rows\n";
+
+const char* name_of(nn::Precision precision) {
+  constexpr const char* kNames[] = {"f32", "tf32", "bf16", "f16"};
+  return kNames[static_cast<int>(precision)];
+}
 
 /// The gradients of one step, parameter by parameter, and the loss.
 struct Step {
@@ -117,17 +123,18 @@ Step rounded_on_host(const train::LearnerTask& task, const data::ImageData& data
 }
 
 /// How far each gradient may be from the CPU's in f32, as a share of its length: where the last bit of the
-/// input moves it far, as in deep networks with batch norm, four times that. In bf16 it is twice what bf16 on
-/// the processor is off, so that rounding is allowed what rounding does here; empty where this processor has
-/// no instructions for bf16 to compare with.
+/// input moves it far, as in deep networks with batch norm, four times that. fp16 rounds 13 bits earlier. In
+/// bf16 it is twice what bf16 on the processor is off, so that rounding is allowed what rounding does here;
+/// empty where this processor has no instructions for bf16 to compare with.
 std::vector<double> bounds(const train::LearnerTask& task, const data::ImageData& data,
                            const std::vector<std::uint32_t>& batch, const Step& wanted) {
   constexpr double kLastBits = 0.01;
   std::vector<double> result(wanted.gradients.size(), kLastBits);
   if (task.options.precision != nn::Precision::bf16) {
     const Step nudged = on_cpu(task, nn::Precision::f32, data.train, batch, true);
+    const double times = task.options.precision == nn::Precision::f16 ? 4 * 8192 : 4;
     for (std::size_t i = 0; i < result.size(); ++i)
-      result[i] = std::max(result[i], 4 * test::apart(wanted.gradients[i], nudged.gradients[i]));
+      result[i] = std::max(result[i], times * test::apart(wanted.gradients[i], nudged.gradients[i]));
     return result;
   }
   if (!nn::supports(nn::Precision::bf16)) return {};
@@ -147,11 +154,10 @@ bool compare(const std::string& model, nn::Precision precision) {
   const Step got = on_gpu(task, data, batch);
   const Step again = on_gpu(task, data, batch);
   const nn::ModelSpec spec = nn::model_spec(model);
-  const bool bf16 = precision == nn::Precision::bf16;
   const bool same = got.gradients == again.gradients && got.loss == again.loss;
   const double loss = std::abs(got.loss / wanted.loss - 1);
-  bool passed = same && loss < (bf16 ? 0.02 : 1e-4);
-  std::printf("%s, %s: loss off by %.1e, %s\n", model.c_str(), bf16 ? "bf16" : "f32", loss,
+  bool passed = same && loss < (precision == nn::Precision::f32 ? 1e-4 : 0.02);
+  std::printf("%s, %s: loss off by %.1e, %s\n", model.c_str(), name_of(precision), loss,
               same ? "same bits twice" : "OTHER BITS THE SECOND TIME");
   if (allowed.empty())
     std::printf("skipped: gradients of %s in bf16: this processor has none to compare with\n", model.c_str());
@@ -168,17 +174,29 @@ bool compare(const std::string& model, nn::Precision precision) {
   return passed;
 }
 
+bool has_bf16() {
+  const Library& api = library();
+  require_device(api, 0);
+  return capability_of(api, 0) >= 80;
+}
+
+/// All that this GPU computes in.
+std::vector<nn::Precision> all_precisions() {
+  if (!has_bf16()) return {nn::Precision::f32, nn::Precision::f16};
+  return {nn::Precision::f32, nn::Precision::bf16, nn::Precision::f16};
+}
+
 int check_steps() {
   bool passed = true;
   for (const std::string& model : nn::model_names())
-    for (const nn::Precision precision : {nn::Precision::f32, nn::Precision::bf16})
-      passed = compare(model, precision) && passed;
+    for (const nn::Precision precision : all_precisions()) passed = compare(model, precision) && passed;
   return passed ? 0 : 1;
 }
 
 /// What training takes by default, with crops and flips.
 train::LearnerTask usual_task(const std::string& model, long batch) {
-  train::LearnerTask task = task_of(model, nn::Precision::bf16, static_cast<std::size_t>(batch));
+  const nn::Precision precision = has_bf16() ? nn::Precision::bf16 : nn::Precision::f16;
+  train::LearnerTask task = task_of(model, precision, static_cast<std::size_t>(batch));
   task.options.optimizer.weight_decay = 5e-4;
   return task;
 }
@@ -187,9 +205,8 @@ bool print_eager_step(const std::string& model, long batch, nn::Precision precis
   CudaOps ops(0, false);
   const EagerLosses losses = make_eager_step(ops, model, batch, precision);
   const bool passed = std::isfinite(losses.trained) && std::isfinite(losses.tested);
-  std::printf("%s, %s, %ld images: loss %.4f, then %.4f: %s\n", model.c_str(),
-              precision == nn::Precision::bf16 ? "bf16" : "f32", batch, losses.trained, losses.tested,
-              passed ? "ok" : "FAILED");
+  std::printf("%s, %s, %ld images: loss %.4f, then %.4f: %s\n", model.c_str(), name_of(precision), batch,
+              losses.trained, losses.tested, passed ? "ok" : "FAILED");
   return passed;
 }
 
@@ -203,13 +220,17 @@ int check_eager(const std::string& model, long batch, const std::vector<nn::Prec
 std::vector<nn::Precision> precisions_of(std::string_view text) {
   if (text == "f32") return {nn::Precision::f32};
   if (text == "bf16") return {nn::Precision::bf16};
-  throw Error(ErrorCode::invalid_argument, "the precision '" + std::string(text) + "'; give f32 or bf16");
+  if (text == "f16") return {nn::Precision::f16};
+  throw Error(ErrorCode::invalid_argument,
+              "the precision '" + std::string(text) + "'; give f32, bf16 or f16");
 }
 
-int measure(const std::string& model, long batch) {
-  for (const bool autotune : {false, true})
-    std::printf("| %s | %ld | muster%s | %.0f |\n", model.c_str(), batch, autotune ? ", autotuned" : "",
-                images_per_second(usual_task(model, batch), autotune));
+int measure(const std::string& model, long batch, std::string_view how) {
+  const bool autotune = how == "autotuned";
+  if (!autotune && how != "plain")
+    throw Error(ErrorCode::invalid_argument, "'" + std::string(how) + "'; give plain or autotuned");
+  std::printf("| %s | %ld | muster%s | %.0f |\n", model.c_str(), batch, autotune ? ", autotuned" : "",
+              images_per_second(usual_task(model, batch), autotune));
   return 0;
 }
 
@@ -224,7 +245,7 @@ std::string per_second(double amount, double seconds, double unit) {
 int print_calls(const std::string& title, const std::vector<CallTime>& times) {
   double all = 0;
   for (const CallTime& time : times) all += time.seconds;
-  std::printf("%s, bf16: %.3f ms for the calls of a step, one after the other\n", title.c_str(), all * 1e3);
+  std::printf("%s: %.3f ms for the calls of a step, one after the other\n", title.c_str(), all * 1e3);
   std::printf("| call | calls a step | us a step | share | MB a step | GB/s | TFLOP/s |\n");
   std::printf("|---|---|---|---|---|---|---|\n");
   for (const CallTime& time : times)
@@ -251,10 +272,9 @@ int main(int argc, char** argv) {
   try {
     const std::string_view what = argc > 1 ? argv[1] : "";
     if (what == "steps") return check_steps();
-    if (what == "eager" && argc == 4)
-      return check_eager(argv[2], batch_of(argv[3]), {nn::Precision::f32, nn::Precision::bf16});
+    if (what == "eager" && argc == 4) return check_eager(argv[2], batch_of(argv[3]), all_precisions());
     if (what == "eager" && argc == 5) return check_eager(argv[2], batch_of(argv[3]), precisions_of(argv[4]));
-    if (what == "measure" && argc == 4) return measure(argv[2], batch_of(argv[3]));
+    if (what == "measure" && argc == 5) return measure(argv[2], batch_of(argv[3]), argv[4]);
     if (what == "kernels" && argc == 4) {
       const long batch = batch_of(argv[3]);
       return print_calls(argv[2] + (", " + std::to_string(batch) + " images"),

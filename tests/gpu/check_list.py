@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of a machine with GPUs, in parts that take at most eight minutes each. tests/gpu/run_checks.py runs them."""
+"""The checks of a machine with GPUs, each with the seconds that it may take. tests/gpu/run_checks.py runs them."""
 import dataclasses
 import os
 import re
-import subprocess
 import sys
 
-# Eight minutes, with what it takes to end a check that hangs.
-PART_SECONDS = 465
 PARTS = {
     1: "Right results on one GPU",
     2: "Memory and races, by compute-sanitizer",
@@ -32,6 +29,7 @@ class Place:
     gpus: int
     sanitizer: str  # "" where there is none
     environment: dict  # in which our programs find their libraries
+    precisions: tuple  # what muster-train offers
 
     def bin(self, name):
         return os.path.join(self.programs, "bin", name)
@@ -45,15 +43,6 @@ class Place:
     def plugin(self, name):
         return os.path.join(self.programs, "lib", "muster", f"libmuster_{name}.so")
 
-    def precisions(self):
-        """What muster-train offers: newer ones have tf32, too."""
-        try:
-            text = subprocess.run([self.bin("muster-train"), "--help"], env=self.environment, capture_output=True, text=True, timeout=30,
-                                  check=False).stdout
-        except (OSError, subprocess.TimeoutExpired):
-            text = ""
-        return ["fp32", "bf16"] + (["tf32"] if "tf32" in text else [])
-
 
 @dataclasses.dataclass
 class Check:
@@ -64,6 +53,7 @@ class Check:
     command: list
     environment: dict = dataclasses.field(default_factory=dict)
     needs: tuple = ()  # files without which it is skipped
+    wants: tuple = ()  # rows of the preflight without which it cannot be run
     skip: str = ""  # why it cannot be run here
     skip_if: str = ""  # words of its output by which it says that it cannot be done here
     expect: str = ""  # a regular expression that its output must have
@@ -80,25 +70,31 @@ def all_checks(place):
 def trained(place, name, part, arguments, ranks=1, limit_s=60, **more):
     """muster-train on GPUs, alone or with a rank for each."""
     command = [place.bin("muster-train"), "--device", "cuda", *arguments]
-    needs = (place.bin("muster-train"), place.plugin("cuda"))
+    needs, wants = (place.bin("muster-train"), place.plugin("cuda")), ("cuDNN",)
     if ranks > 1:
         command = [place.bin("muster"), "run", "--nproc-per-node", str(ranks), "--no-python", *command]
-        needs += (place.bin("muster"), place.plugin("nccl"))
-    return Check(name, part, limit_s, command, needs=needs, **more)
+        needs, wants = needs + (place.bin("muster"), place.plugin("nccl")), ("cuDNN", "NCCL")
+    return Check(name, part, limit_s, command, needs=needs, wants=wants, **more)
+
+
+def checked(place, name, part, limit_s, arguments, **more):
+    """muster-gpu-check, which computes with cuDNN."""
+    checker = place.test("muster-gpu-check")
+    return Check(name, part, limit_s, [checker, *arguments], needs=(checker,), wants=("cuDNN",), **more)
 
 
 def correctness(place):
-    checker, tests = place.test("muster-gpu-check"), place.test("device_tests")
+    tests = place.test("device_tests")
     checks = [Check("the programs start", 1, 30, [place.bin("muster-train"), "--help"], needs=(place.bin("muster-train"),))]
     checks += [trained(place, f"smoke: {model}, {precision}", 1,
                        ["--model", model, "--precision", precision, "--data", "synthetic:2000", "--batch-size", "64", "--max-steps", "20"],
                        expect=r"GPU (?s:.*)parameter hash [0-9a-f]{16}")
-               for model in MODELS for precision in place.precisions()]
+               for model in MODELS for precision in place.precisions]
     checks += [
-        Check("cuDNN takes what the networks describe", 1, 60, [tests, "[cudnn]"], needs=(tests,)),
-        Check("cuDNN's plans for 32-bit floats keep their bits", 1, 60, [checker, "plans"], needs=(checker,)),
-        Check("layers of rows beside the host's", 1, 60, [checker, "rows"], needs=(checker,), show=True),
-        Check("steps beside those of the CPU", 1, 180, [checker, "steps"], needs=(checker,), show=True),
+        Check("cuDNN takes what the networks describe", 1, 60, [tests, "[cudnn]"], needs=(tests,), wants=("cuDNN",)),
+        checked(place, "cuDNN's plans for 32-bit floats keep their bits", 1, 60, ["plans"]),
+        checked(place, "layers of rows beside the host's", 1, 60, ["rows"], show=True),
+        checked(place, "steps beside those of the CPU", 1, 180, ["steps"], show=True),
     ]
     return checks + whole_runs(place)
 
@@ -109,8 +105,8 @@ def whole_runs(place):
     with open(script, encoding="utf-8") as file:
         tests = re.findall(r"^def (test_\w+)", file.read(), re.M)
     environment = {"CUDA_VISIBLE_DEVICES": "0", "MUSTER_TEST_REAL_GPU": "1", "MUSTER_TEST_DEVICE_PLUGIN": os.path.dirname(place.plugin("cuda"))}
-    return [Check("muster-train on a GPU beside the CPU: " + test.removeprefix("test_").replace("_", " "), 1, 120,
-                  [sys.executable, script, test], environment, needs=(place.bin("muster"), place.plugin("cuda")))
+    return [Check("muster-train on a GPU beside the CPU: " + test[len("test_"):].replace("_", " "), 1, 120,
+                  [sys.executable, script, test], environment, needs=(place.bin("muster"), place.plugin("cuda")), wants=("cuDNN",))
             for test in tests]
 
 
@@ -125,7 +121,7 @@ def sanitized(place):
             checks.append(Check(
                 f"{tool}: {model}", 2, 230,
                 [place.sanitizer, "--tool", tool, "--error-exitcode", "9", *more, checker, "eager", model, "8", *precision],
-                needs=(checker,), skip="" if place.sanitizer else "there is no compute-sanitizer that starts",
+                needs=(checker,), wants=("cuDNN",), skip="" if place.sanitizer else "there is no compute-sanitizer that starts",
                 skip_if="Device not supported",
                 expect=r"(ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards)"))
     return checks
@@ -133,18 +129,19 @@ def sanitized(place):
 
 def epochs(place, name, part, batch, ranks=1):
     return trained(place, name, part,
-                   ["--precision", "bf16", "--model", "resnet18", "--batch-size", str(batch), "--data", "synthetic:50000",
+                   ["--precision", "auto", "--model", "resnet18", "--batch-size", str(batch), "--data", "synthetic:50000",
                     "--crop-padding", "4", "--flip", "--epochs", "3"],
                    ranks, 90, rate=("resnet18", batch, "muster-train, whole epochs" + (f", {ranks} GPUs" if ranks > 1 else "")))
 
 
 def speed(place):
-    checker = place.test("muster-gpu-check")
-    checks = [Check(f"images/s at batch {batch}", 3, 90, [checker, "measure", "resnet18", str(batch)], needs=(checker,), table="rates")
-              for batch in (768, 4096, 128, 16)]
-    checks += [Check(f"calls of a step at batch {batch}: {model}", 3, 60, [checker, "kernels", model, str(batch)], needs=(checker,), table="calls")
+    # What is autotuned measures up to 480 plans first, and is not to cost the plain figure.
+    checks = [checked(place, f"images/s at batch {batch}{'' if how == 'plain' else ', ' + how}", 3, limit_s,
+                      ["measure", "resnet18", str(batch), how], table="rates")
+              for how, limit_s in (("plain", 45), ("autotuned", 90)) for batch in (768, 4096, 128, 16)]
+    checks += [checked(place, f"calls of a step at batch {batch}: {model}", 3, 60, ["kernels", model, str(batch)], table="calls")
                for model, batch in (("resnet18", 768), ("resnet18", 4096), ("vit-tiny", 768))]
-    checks += [Check("calls of layers of rows at batch 768", 3, 60, [checker, "row-kernels", "768"], needs=(checker,), table="calls")]
+    checks += [checked(place, "calls of layers of rows at batch 768", 3, 60, ["row-kernels", "768"], table="calls")]
     checks += [epochs(place, f"epochs of muster-train at batch {batch}", 3, batch) for batch in (768, 4096, 128)]
     return checks
 
@@ -155,14 +152,14 @@ def pytorch(place):
     runs = ((4, "eager", 60, (768, 4096, 128, 16)), (4, "default", 120, (768, 4096, 128, 16)), (5, "max-autotune", 235, (768, 4096)),
             (6, "max-autotune", 235, (128, 16)))
     return [Check(f"PyTorch, {mode}, at batch {batch}", part, limit_s, [place.python, script, "resnet18", str(batch), mode], table="rates",
-                  libraries=False)
+                  wants=("PyTorch",) if mode == "eager" else ("PyTorch", "C compiler"), libraries=False)
             for part, mode, limit_s, batches in runs for batch in batches]
 
 
 def nccl_tests(place, part, gpus, environment):
     tests, environment = place.test("nccl_tests"), {**environment, "MUSTER_TEST_GPUS": str(gpus)}
     return [Check(f"{name} on {gpus} GPU{'s' if gpus > 1 else ''}", part, limit_s, [tests, "--filenames-as-tags", cases], environment,
-                  needs=(tests, place.plugin("nccl")), show=name == "bandwidth")
+                  needs=(tests, place.plugin("nccl")), wants=("NCCL",), show=name == "bandwidth")
             for name, cases, limit_s in (("contract", "[#contract_test]~[.]", 150), ("streams and graphs", "[#streams_test]~[.]", 120),
                                          ("faults", "[#faults_test][gpu]", 150), ("bandwidth", "[#bandwidth_test]~[.]", 120))]
 
@@ -170,7 +167,7 @@ def nccl_tests(place, part, gpus, environment):
 def ranks_beside_one(place, part, ranks, arguments, environment):
     return [Check(f"gradients of {ranks} ranks through NCCL: {model}", part, 120,
                   [sys.executable, place.source("gpu/compare_ranks.py"), model, str(ranks), *arguments], environment,
-                  needs=(place.bin("muster"), place.plugin("cuda"), place.plugin("nccl")))
+                  needs=(place.bin("muster"), place.plugin("cuda"), place.plugin("nccl")), wants=("cuDNN", "NCCL"))
             for model in ("small-cnn", "resnet18")]
 
 

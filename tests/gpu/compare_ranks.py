@@ -41,7 +41,8 @@ def length(values):
 
 
 def distance(one, other):
-    return length([a - b for a, b in zip(one, other, strict=True)])
+    assert len(one) == len(other), (len(one), len(other))
+    return length([a - b for a, b in zip(one, other)])
 
 
 def differences(first, one, many):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of the checks on a GPU: gpu-report.json, to which each part adds, and the same as Markdown in gpu-report.md."""
+"""The report of the checks on a GPU: gpu-report.json, to which each call adds, and the same as Markdown in gpu-report.md."""
 import json
 import os
 
@@ -64,7 +64,7 @@ def verdict(report):
 def save(report, folder):
     """Whole files take the places of the old ones, so that a run that is cut short leaves a report."""
     report["verdict"], report["rates"] = verdict(report), rates(report)
-    for path, text in zip(paths(folder), (json.dumps(report, indent=1) + "\n", markdown(report)), strict=True):
+    for path, text in zip(paths(folder), (json.dumps(report, indent=1) + "\n", markdown(report))):
         with open(path + ".new", "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(path + ".new", path)
@@ -80,10 +80,12 @@ def rates(report):
     found = [{"model": row[0], "batch": int(row[1]), "program": row[2], "images_per_second": float(row[3])}
              for check in report["checks"] if check["table"] == "rates" for row in check["rows"] if len(row) == 4]
     for rate in found:
-        peers = [other["images_per_second"] for other in found if other["program"].startswith("PyTorch")
+        peers = [other for other in found if other["program"].startswith("PyTorch")
                  and (other["model"], other["batch"]) == (rate["model"], rate["batch"])]
         if peers and not rate["program"].startswith("PyTorch"):
-            rate["times_pytorch"] = rate["images_per_second"] / max(peers)
+            rate["times_pytorch"] = rate["images_per_second"] / max(other["images_per_second"] for other in peers)
+            # PyTorch's best is a compiled one; a ratio to eager steps alone must not be taken for one to that.
+            rate["eager_only"] = all(other["program"].endswith(", eager") for other in peers)
     return sorted(found, key=lambda rate: (rate["model"], rate["batch"], rate["program"]))
 
 
@@ -95,8 +97,9 @@ def markdown(report):
     about = report["about"]
     lines = ["# Checks on a GPU", "", f"**{report['verdict']}**", "", row("", ""), "|---|---|",
              row("commit", about["commit"] + ("" if about["clean"] else ", with changes that are not committed")),
-             row("GPUs", ", ".join(about["gpus"])), row("driver", ", ".join(drivers(report))), row("machine", about["machine"]),
-             *(row(name, version) for name, version in about["versions"].items())]
+             row("GPUs", ", ".join(about["gpus"])), row("driver", ", ".join(drivers(report))), row("machine", about["machine"])]
+    lines += ["", "## What the machine has", "", row("what", "found", "", "what it means"), "|---|---|---|---|"]
+    lines += [row(one["what"], one["found"], one["fits"], one["meaning"]) for one in about.get("preflight", [])]
     lines += rates_markdown(report["rates"])
     for number, title in PARTS.items():
         checks = [check for check in report["checks"] if check["part"] == number]
@@ -117,7 +120,7 @@ def rates_markdown(found):
     lines = ["", "## Images a second, bf16", "", row("network", "images a step and GPU", "program", "images/s", "times PyTorch's best"),
              "|---|---|---|---|---|"]
     for rate in found:
-        beside = f"{rate['times_pytorch']:.2f}" if "times_pytorch" in rate else ""
+        beside = f"{rate['times_pytorch']:.2f}" + (" (eager only)" if rate["eager_only"] else "") if "times_pytorch" in rate else ""
         lines.append(row(rate["model"], rate["batch"], rate["program"], f"{rate['images_per_second']:.0f}", beside))
     several = [rate for rate in found if rate["program"].endswith(" GPUs")]
     for rate in several:

@@ -56,7 +56,7 @@ def need_cifar10():
         skip(f"no CIFAR-10 in {CIFAR10}; set MUSTER_TEST_CIFAR10")
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)  # functools.cache is not in Python 3.8, with which scripts/check_gpu.sh runs this file, too
 def absent():
     """A path at which there is nothing: in a fresh folder that nobody else can write to. One such as /nonexistent may be there on
     somebody's machine."""
