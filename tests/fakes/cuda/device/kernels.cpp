@@ -87,16 +87,6 @@ std::int64_t results_of(const gpu::ConvolutionCall& call) {
   }
 }
 
-template <typename T>
-void convolve_as(const Convolution& convolution) {
-  const gpu::ConvolutionCall call = call_of(convolution);
-  gpu::convolve_as<T>(call);
-  if (convolution.factor == 1) return;
-  auto* const results = static_cast<T*>(call.result);
-  for (std::int64_t i = 0; i < results_of(call); ++i)
-    results[i] = gpu::from_float<T>(gpu::to_float(results[i]) * convolution.factor);
-}
-
 gpu::MultiplyCall call_of(const Product& p) {
   gpu::MultiplyCall call;
   call.batches = p.batches;
@@ -113,15 +103,21 @@ gpu::MultiplyCall call_of(const Product& p) {
   return call;
 }
 
-template <typename Result>
-void scale(const gpu::MultiplyCall& call, float factor) {
-  for (std::int64_t batch = 0; batch < call.batches; ++batch)
-    for (std::int64_t row = 0; row < call.m; ++row) {
-      Result* const to =
-          static_cast<Result*>(call.result) + batch * call.result_batch + row * call.result_row;
-      for (std::int64_t i = 0; i < call.n; ++i)
-        to[i] = gpu::from_float<Result>(gpu::to_float(to[i]) * factor);
-    }
+template <typename T>
+void scale(T* values, std::int64_t count, float factor) {
+  for (std::int64_t i = 0; i < count; ++i) values[i] = gpu::from_float<T>(gpu::to_float(values[i]) * factor);
+}
+
+/// Multiplies `count` results from element number `first` on.
+void scale(void* results, std::int64_t first, std::int64_t count, Element element, float factor) {
+  switch (element) {
+    case Element::f32:
+      return scale(static_cast<float*>(results) + first, count, factor);
+    case Element::bf16:
+      return scale(static_cast<gpu::Bf16*>(results) + first, count, factor);
+    case Element::f16:
+      return scale(static_cast<gpu::F16*>(results) + first, count, factor);
+  }
 }
 
 }  // namespace
@@ -131,27 +127,19 @@ void multiply(const Product& product) {
   const gpu::MultiplyCall call = call_of(product);
   gpu::multiply_by_definition(call);
   if (product.factor == 1) return;
-  switch (product.result_element) {
-    case Element::f32:
-      return scale<float>(call, product.factor);
-    case Element::bf16:
-      return scale<Bf16>(call, product.factor);
-    case Element::f16:
-      return scale<F16>(call, product.factor);
-  }
+  for (std::int64_t batch = 0; batch < call.batches; ++batch)
+    for (std::int64_t row = 0; row < call.m; ++row)
+      scale(call.result, batch * call.result_batch + row * call.result_row, call.n, product.result_element,
+            product.factor);
 }
 
 void convolve(const Convolution& convolution) {
   // A plan may write all of the workspace that it asked for.
   if (convolution.workspace_bytes > 0) std::memset(convolution.workspace, 0xff, convolution.workspace_bytes);
-  switch (convolution.element) {
-    case Element::f32:
-      return convolve_as<float>(convolution);
-    case Element::bf16:
-      return convolve_as<Bf16>(convolution);
-    case Element::f16:
-      return convolve_as<F16>(convolution);
-  }
+  const gpu::ConvolutionCall call = call_of(convolution);
+  gpu::convolve_by_definition(call);
+  if (convolution.factor != 1)
+    scale(call.result, 0, results_of(call), convolution.element, convolution.factor);
 }
 
 }  // namespace fake

@@ -77,10 +77,10 @@ Streams::~Streams() {
 }
 
 void Streams::free_all() {
-  if (joined != nullptr) (void)api_.cuEventDestroy(joined);
-  if (forked != nullptr) (void)api_.cuEventDestroy(forked);
-  if (side != nullptr) (void)api_.cuStreamDestroy(side);
-  if (main != nullptr) (void)api_.cuStreamDestroy(main);
+  for (CUevent* const event : {&joined, &forked})
+    if (*event != nullptr) (void)api_.cuEventDestroy(std::exchange(*event, nullptr));
+  for (CUstream* const stream : {&side, &main})
+    if (*stream != nullptr) (void)api_.cuStreamDestroy(std::exchange(*stream, nullptr));
 }
 
 CudaOps::CudaOps(int device, bool autotune)
@@ -114,6 +114,7 @@ CudaOps::~CudaOps() {
   plans_.reset();
   for (void* piece : memory_) (void)api_.cuMemFree(plugin::number_of(piece));
   (void)api_.cuModuleUnload(kernels_);
+  streams_.free_all();
   CUcontext former = nullptr;
   if (pushed) (void)api_.cuCtxPopCurrent(&former);
 }

@@ -29,9 +29,10 @@ class Streams {
   CUevent forked = nullptr;
   CUevent joined = nullptr;
 
- private:
+  /// Before the end of this object, where the device's context is not current then.
   void free_all();
 
+ private:
   const Library& api_;
 };
 
